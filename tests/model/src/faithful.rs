@@ -1,6 +1,10 @@
 //! The application submits any request; the device keeps its contract. There are no faults, no events are lost, every
 //! request ends once and in time, and all work ends.
 
+use std::collections::BTreeSet;
+
+use cmid_proto::State;
+
 use crate::input::Input;
 use crate::model::onward;
 use crate::model::world::World;
@@ -8,6 +12,11 @@ use crate::script;
 
 /// Runs the input.
 pub fn run(data: &[u8]) {
+    states(data);
+}
+
+/// Runs the input, and returns the states that its ids were in.
+pub fn states(data: &[u8]) -> BTreeSet<State> {
     let mut input = Input::new(data);
     let limits = script::limits(&mut input);
     let mut world = World::new(1, limits);
@@ -15,7 +24,9 @@ pub fn run(data: &[u8]) {
         step(&mut world, &mut input);
         world.look();
     }
+    let seen = std::mem::take(&mut world.seen);
     world.rest();
+    seen
 }
 
 fn step(world: &mut World, input: &mut Input<'_>) {
@@ -40,7 +51,8 @@ fn step(world: &mut World, input: &mut Input<'_>) {
 fn rarely(world: &mut World, input: &mut Input<'_>) {
     // The choices below the pauses keep their numbers for the committed inputs.
     match input.below(256) {
-        224..240 => drop(world.some_line(0, input).map(|line| world.hosts[0].pause(line))),
+        224..232 => world.hosts[0].is_late ^= true,
+        232..240 => drop(world.some_line(0, input).map(|line| world.hosts[0].pause(line))),
         240.. => world.hosts[0].resume(),
         choice => match choice % 4 {
             0 => world.settle(),

@@ -1,4 +1,4 @@
-//! Runs inputs of a fuzz target and prints what happens in them: `reference TARGET INPUT...`. `cargo xtask fuzz TARGET
+//! Runs inputs of a fuzz target and prints what happens in them: `fuzz-input TARGET INPUT...`. `cargo xtask fuzz TARGET
 //! INPUT` starts it.
 #![forbid(unsafe_code)]
 
@@ -13,13 +13,13 @@ fn main() -> ExitCode {
     let name = arguments.next().unwrap_or_default();
     let Some(target) = TARGETS.iter().find(|target| name == target.name) else {
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        eprintln!("reference TARGET INPUT...; the targets are {}", names.join(", "));
+        eprintln!("fuzz-input TARGET INPUT...; the targets are {}", names.join(", "));
         return ExitCode::FAILURE;
     };
     match arguments.map(PathBuf::from).try_for_each(|input| show(target, input)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("reference: {error}");
+            eprintln!("fuzz-input: {error}");
             ExitCode::FAILURE
         }
     }

@@ -152,6 +152,7 @@ impl World {
         // What is begun is dropped here.
         let calls = core.begin(self.now, id, &request, deadline).map(|begun| begun.call().is_some());
         assert_eq!(calls.map(drop), foretold, "{request:?} on {id}");
+        assert!(calls.is_err() || core.state(id).is_some(), "{request:?} on {id}, which is not of this core, is taken");
         assert_eq!(*core, before, "{request:?} on {id} was refused or not made, and something changed");
         if let Ok(calls) = calls {
             let begun = core.begin(self.now, id, &request, deadline).expect("nothing has changed");

@@ -2,9 +2,10 @@
 //! retransmitted; links and devices are removed and added; channels are paused, and reads fail. If the input selects
 //! it, events reach a core twice or too late.
 //!
-//! If the device reports each event once and in order, there are no faults, and no call delays a destroy for a
-//! minute. In all cases every step ends, and at the end nothing remains, including on the fabric.
+//! If the device reports each event once and in order, there are no faults, no call delays a destroy for a minute, and
+//! each event is delivered once and in order, and each request that waits ends once. In all cases every step ends, and at the end nothing remains, including on the fabric.
 
+mod ledger;
 mod unreliable;
 
 use std::collections::BTreeSet;
@@ -12,13 +13,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, Limits, Next, PortSpace, Request, State, Time,
+    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, Limits, Next, PortSpace, Progress, Request,
+    State, Time,
 };
 use cmid_sim::{Config, Fabric, Host};
 
 use crate::input::Input;
 use crate::say::say;
 use crate::script;
+use ledger::Ledger;
 use unreliable::Unreliable;
 
 /// The address of each host, and the port of its listeners.
@@ -47,6 +50,7 @@ struct Side {
     ack_tokens: Vec<AckToken>,
     /// Ids that were to be destroyed without their acks.
     waived: BTreeSet<IdKey>,
+    ledger: Ledger,
 }
 
 struct Pair {
@@ -69,7 +73,8 @@ impl Pair {
         let sides = ADDRS.map(|addr| {
             let host = fabric.host(&[addr]);
             let drive = Drive::new(Unreliable::new(host.device()), limits);
-            Side { drive, host, channels: Vec::new(), ack_tokens: Vec::new(), waived: BTreeSet::new() }
+            let (ack_tokens, waived, ledger) = (Vec::new(), BTreeSet::new(), Ledger::default());
+            Side { drive, host, channels: Vec::new(), ack_tokens, waived, ledger }
         });
         say(|| format!("{} devices, {limits:?}", if honest { "honest" } else { "unreliable" }));
         let mut pair = Pair { fabric, sides, honest, qps: 0 };
@@ -114,6 +119,7 @@ impl Pair {
         let on = if input.once_in(4) { None } else { input.pick(&side.channels) };
         let space = [PortSpace::Tcp, PortSpace::Tcp, PortSpace::Udp][input.below(3)];
         let created = side.drive.create_id(on, space);
+        side.ledger.created(on.is_none() && created.is_ok());
         say(|| format!("{at}: creates {created:?} on {on:?}"));
     }
 
@@ -178,6 +184,9 @@ impl Pair {
         if request == Request::DestroyNow && !matches!(done, Err(Error::Refused(_))) {
             self.sides[at].waived.insert(id);
         }
+        if let Ok(progress) = done {
+            self.sides[at].ledger.requested(id, &request, progress);
+        }
         let fault = matches!(done, Err(Error::Fault(_)));
         assert!(!fault || !self.honest, "{request:?} of {id}: {done:?}");
     }
@@ -209,7 +218,12 @@ impl Pair {
 
     fn take_from(&mut self, at: usize, channel: ChannelKey) -> bool {
         let side = &mut self.sides[at];
-        let Some(event) = side.drive.next_event(channel) else { return false };
+        let event = side.drive.next_event(channel);
+        if self.honest {
+            side.drive.device_mut().reported.drain(..).for_each(|it| side.ledger.reported(it));
+            event.iter().for_each(|event| side.ledger.delivered(event));
+        }
+        let Some(event) = event else { return false };
         say(|| format!("{at}: takes {} of {}, status {}", event.kind, event.id, event.status));
         side.ack_tokens.extend(event.ack_token);
         true
@@ -320,8 +334,15 @@ impl Pair {
             }
             self.look();
             if !any {
-                return;
+                break;
             }
+        }
+        self.nothing_is_lost();
+    }
+
+    fn nothing_is_lost(&self) {
+        for side in self.sides.iter().filter(|_| self.honest) {
+            side.ledger.at_rest(side.drive.core());
         }
     }
 
@@ -334,8 +355,11 @@ impl Pair {
         self.resume();
         self.settle();
         for at in 0..2 {
-            for id in self.sides[at].drive.core().ids().collect::<Vec<_>>() {
-                let _ = self.sides[at].drive.destroy(id, Time::NEVER);
+            let Side { drive, ledger, .. } = &mut self.sides[at];
+            for id in drive.core().ids().collect::<Vec<_>>() {
+                if let Ok(progress) = drive.destroy(id, Time::NEVER) {
+                    ledger.requested(id, &Request::Destroy, progress);
+                }
             }
         }
         self.settle();
@@ -362,8 +386,8 @@ fn channels_of<'a>(drive: &'a Drive<Unreliable>, open: &'a [ChannelKey]) -> impl
 }
 
 /// The method of a request.
-fn make(drive: &mut Drive<Unreliable>, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Error> {
-    match request {
+fn make(drive: &mut Drive<Unreliable>, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
+    let done = match request {
         Request::Bind { addr } => drive.bind(id, addr),
         Request::ResolveAddr { src, dst } => drive.resolve_addr(id, src, dst, deadline),
         Request::ResolveRoute => drive.resolve_route(id, deadline),
@@ -379,11 +403,12 @@ fn make(drive: &mut Drive<Unreliable>, id: IdKey, request: Request<'_>, deadline
         Request::Notify => drive.notify_established(id),
         Request::GetRequest => drive.get_request(id, deadline),
         Request::Join { addr, send_only } => drive.join(id, addr, send_only, deadline).map(drop),
-        Request::Leave { group } => drive.leave(id, group).map(drop),
+        Request::Leave { group } => return drive.leave(id, group),
         Request::SetOption { option } => drive.set_option(id, option),
         Request::SetEce { ece } => drive.set_ece(id, ece),
-        Request::Migrate { to } => drive.migrate(id, to, deadline).map(drop),
-        Request::Destroy => drive.destroy(id, deadline).map(drop),
+        Request::Migrate { to } => return drive.migrate(id, to, deadline),
+        Request::Destroy => return drive.destroy(id, deadline),
         Request::DestroyNow => drive.destroy_now(id),
-    }
+    };
+    done.map(|()| Progress::Done)
 }

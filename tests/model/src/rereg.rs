@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use cmid_proto::memory::{
-    Access, Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, Policy,
+    Access, Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, PdState, Policy,
     Provider, Region, Settled, Traffic, Valid, Way,
 };
 
@@ -122,7 +122,7 @@ impl World {
     fn acquire(&self, input: &mut Input<'_>) -> Option<Use> {
         let slot = &self.pds[input.below(2 * PDS - 1) % PDS];
         let is_there = slot.domain.borrow_mut().acquire().is_ok();
-        assert_eq!(is_there, !self.removed && slot.domain.borrow().state() != cmid_proto::memory::PdState::Gone);
+        assert_eq!(is_there, !self.removed && slot.domain.borrow().state() != PdState::Gone);
         is_there.then(|| Use(Rc::clone(slot)))
     }
 
@@ -368,8 +368,10 @@ impl World {
             }
         }
         for slot in &self.pds {
-            let uses = Rc::strong_count(slot) - 1;
-            assert_eq!(slot.domain.borrow().users() as usize, uses, "the uses of PD {}", slot.number);
+            let (domain, uses) = (slot.domain.borrow(), Rc::strong_count(slot) - 1);
+            assert_eq!(domain.users() as usize, uses, "the uses of PD {}", slot.number);
+            let may_go = uses == 0 && domain.state() != PdState::Gone;
+            assert_eq!(domain.clone().dealloc().is_ok(), may_go, "PD {} with {uses} uses", slot.number);
         }
         for entry in self.device.entries.values() {
             let referred = [Some(entry.memory), entry.known].into_iter().flatten();
@@ -416,7 +418,7 @@ impl World {
         assert_eq!(self.outside.len(), self.made as usize, "memory has not come back");
         for slot in &self.pds {
             let mut domain = slot.domain.borrow_mut();
-            let gone = domain.state() == cmid_proto::memory::PdState::Gone;
+            let gone = domain.state() == PdState::Gone;
             assert_eq!(domain.dealloc().is_ok(), !gone, "PD {}", slot.number);
         }
     }

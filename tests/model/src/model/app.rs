@@ -2,7 +2,8 @@
 
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{
-    Acks, ChannelKey, Event, EventKind, IdKey, PortSpace, Progress, Released, Request, RequestKind, State, Time,
+    Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, PortSpace, Progress, Released, Request, RequestKind, State,
+    Time,
 };
 
 use super::host::{Held, Host};
@@ -59,7 +60,9 @@ impl Host {
     }
 
     pub(crate) fn submit(&mut self, kernel: &mut Kernel, id: IdKey, request: Request<'static>, deadline: Time) {
-        if self.core.would_refuse(self.now, id, &request, deadline).is_err() {
+        if let Err(refused) = self.core.would_refuse(self.now, id, &request, deadline) {
+            let is_going = self.core.state(id).is_none_or(|state| state == State::Destroying);
+            assert!(request != Request::Destroy || is_going, "a destroy of {id} is refused: {refused}");
             return;
         }
         say(|| format!("asks {request:?} of {id} until {deadline:?}: {:?}", self.core.state(id)));
@@ -69,11 +72,9 @@ impl Host {
         self.note(&made, waived);
         self.asked.insert(id, request);
         let waits = result == Ok(Progress::WhenAcked);
-        assert_eq!(
-            waits,
-            made.is_empty()
-                && waits_for_acks(&request, |kind| self.core.waiting().any(|it| it == (id, WaitsFor::Acks(kind))))
-        );
+        assert_eq!(waits, self.owes_acks(id, &request), "{request:?} on {id}: {made:?}");
+        let is_told = self.core.waiting().any(|it| it == (id, WaitsFor::Acks(request.request_kind())));
+        assert!(!waits || (is_told && made.is_empty()), "{request:?} on {id} waits: {made:?}");
         let mut request_kind = request.request_kind();
         let mut group = None;
         match request {
@@ -120,7 +121,10 @@ impl Host {
         let (id, owner) = (event.id, event.listener.unwrap_or(event.id));
         match event.kind {
             EventKind::Cm(_) => {
-                self.ledger.deliver(on, &event);
+                let letter = self.ledger.deliver(on, &event);
+                if letter.kind == CmEvent::DeviceRemoval {
+                    self.requests.removal_is_told(id);
+                }
                 self.ledger.track(&self.core, id);
             }
             EventKind::Migrated => self.requests.ended_by_event(id, RequestKind::Migrate),
@@ -142,6 +146,15 @@ impl Host {
         }
         self.look();
         true
+    }
+
+    /// Whether a request waits for acks: those of its id, or those of the membership that is left.
+    fn owes_acks(&self, id: IdKey, request: &Request<'_>) -> bool {
+        self.held.iter().any(|held| match *request {
+            Request::Migrate { .. } | Request::Destroy => held.owner == id,
+            Request::Leave { group } => held.group == Some(group),
+            _ => false,
+        })
     }
 
     fn owed(&self, id: IdKey) -> usize {
@@ -224,7 +237,7 @@ impl Host {
         };
         say(|| format!("adopts {id} on {channel}"));
         kernel.id_mut(released_id.no).key = Some(id);
-        self.device.ids.insert(id, released_id.no);
+        self.device.insert(id, released_id.no);
         self.device.files.insert(channel, released_id.file);
         self.ledger.track(&self.core, id);
         for letter in released_id.letters {
@@ -242,15 +255,5 @@ impl Host {
         assert!(self.core.state(id) != Some(State::Destroying) && self.core.id_info(id).is_some_and(|it| it.is_sync));
         self.look();
         None
-    }
-}
-
-/// Whether a request is one that may wait for acks, and waits.
-fn waits_for_acks(request: &Request<'_>, waits: impl Fn(RequestKind) -> bool) -> bool {
-    match request {
-        Request::Migrate { .. } => waits(RequestKind::Migrate),
-        Request::Leave { .. } => waits(RequestKind::Leave),
-        Request::Destroy => waits(RequestKind::Destroy),
-        _ => false,
     }
 }

@@ -72,6 +72,17 @@ impl Kernel {
                 unreachable!("not judged here")
             }
         };
+        // What crosses with an unread event of the peer.
+        let may_cross = matches!(
+            call,
+            Call::Accept { .. }
+                | Call::Reject { .. }
+                | Call::Establish { .. }
+                | Call::Notify { .. }
+                | Call::Bind { .. }
+                | Call::Listen { .. }
+        );
+        assert!(legal || may_cross, "{call:?} in {stage:?}");
         let verdict = if legal { refused.map_or(Ok(()), Err) } else { Err(Errno::EINVAL) };
         if let Err(errno) = verdict {
             self.refuse(no, call, errno);

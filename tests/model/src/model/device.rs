@@ -1,6 +1,6 @@
 //! A host's part of the device: its ids and channels in the kernel, and the calls that it makes at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cmid_proto::{Begun, Call, ChannelKey, Errno, Error, Flow, IdKey, Outcome, Progress, Request};
 
@@ -13,6 +13,8 @@ use crate::say::say;
 pub(crate) struct Device {
     pub(crate) ids: BTreeMap<IdKey, No>,
     pub(crate) files: BTreeMap<ChannelKey, File>,
+    /// Every key that an id has had.
+    keys: BTreeSet<IdKey>,
     /// An external failure, and how many calls are made before it.
     pub(crate) refusal: Option<(usize, Errno)>,
 }
@@ -48,6 +50,8 @@ impl Device {
                 Flow::Done(result) => {
                     // A request fails with the errno of its last call, and only then.
                     let last = all.last().map_or(Ok(()), |made| made.outcome);
+                    let failed = all.iter().filter(|made| made.outcome.is_err()).count();
+                    assert_eq!(failed, usize::from(last.is_err()), "a call after one that failed: {all:?}");
                     match &result {
                         Err(Error::Failed(failure)) => assert_eq!(Err(failure.errno), last, "{all:?}: {failure}"),
                         Err(error) => panic!("{all:?}: {error}"),
@@ -57,6 +61,12 @@ impl Device {
                 }
             }
         }
+    }
+
+    /// Adds an id under its key, which no other id has had.
+    pub(crate) fn insert(&mut self, id: IdKey, no: No) {
+        assert!(self.keys.insert(id), "{id} is a key used twice");
+        self.ids.insert(id, no);
     }
 
     fn call(&mut self, kernel: &mut Kernel, call: &Call) -> Outcome {
@@ -82,7 +92,7 @@ impl Device {
                 let file = self.files[&channel];
                 refused.map_or(Ok(()), Err)?;
                 let datagram = port_space.service() == cmid_proto::Service::Datagram;
-                self.ids.insert(id, kernel.create(id, file, datagram));
+                self.insert(id, kernel.create(id, file, datagram));
                 Ok(())
             }
             _ => {

@@ -42,6 +42,8 @@ const DONT_FORK_NEW: i32 = -2;
 const DO_FORK_OLD: i32 = -3;
 const CMD: i32 = -4;
 const CMD_AND_DO_FORK_NEW: i32 = -5;
+/// No manual has this one: the registration may be in any state.
+const UNKNOWN: i32 = -9;
 
 /// Errnos of a device that failed in the middle of a change.
 const HALF_WAY: [Errno; 3] = [Errno::EIO, Errno::ENOMEM, Errno(0)];
@@ -85,6 +87,7 @@ impl Device {
             5 => (DO_FORK_OLD, Errno::EINVAL),
             6 | 7 => (CMD, Errno::EOPNOTSUPP),
             8 => (CMD, Errno::EINVAL),
+            9 if half_way == Errno(0) => (UNKNOWN, Errno::EIO),
             9 => (CMD, half_way),
             _ => (CMD_AND_DO_FORK_NEW, [Errno::EOPNOTSUPP, half_way][input.below(2)]),
         };
@@ -92,6 +95,7 @@ impl Device {
         let (all, some) = match code {
             DONE | DO_FORK_OLD => (true, true),
             CMD => (false, !checked),
+            UNKNOWN => (false, true),
             CMD_AND_DO_FORK_NEW => (false, provider == Provider::Unknown),
             _ => (false, false),
         };

@@ -1,5 +1,7 @@
 //! Open requests: every request ends once, and before its deadline.
 
+use std::collections::BTreeSet;
+
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{Core, Errno, GroupKey, IdKey, RequestKind, State, Time};
 
@@ -22,6 +24,8 @@ pub(crate) struct Requests {
     deadlines: Vec<Deadline>,
     /// Expired deadlines that must be reported to the application.
     passed: Vec<Deadline>,
+    /// Ids with a DEVICE_REMOVAL that the application has taken.
+    removed: BTreeSet<IdKey>,
 }
 
 /// The open deadlines of an id between two cores.
@@ -107,6 +111,11 @@ impl Requests {
         self.forget(|deadline| deadline.id == id && deadline.request_kind == RequestKind::Join);
     }
 
+    /// Records that the application has taken a DEVICE_REMOVAL: no deadline passes after it.
+    pub(crate) fn removal_is_told(&mut self, id: IdKey) {
+        self.removed.insert(id);
+    }
+
     fn forget(&mut self, which: impl Fn(&Deadline) -> bool) {
         self.deadlines.retain(|deadline| !which(deadline));
     }
@@ -160,6 +169,7 @@ impl Requests {
     pub(crate) fn told_of(&mut self, id: IdKey, request_kind: RequestKind, group: Option<GroupKey>) {
         let at = self.passed.iter().position(|it| (it.id, it.request_kind, it.group) == (id, request_kind, group));
         assert!(at.is_some(), "the deadline of {request_kind} on {id} is said to have passed");
+        assert!(!self.removed.contains(&id), "the deadline of {request_kind} on {id} passes after the removal");
         at.map(|at| self.passed.swap_remove(at));
     }
 
@@ -205,9 +215,12 @@ fn is_operation(request_kind: RequestKind) -> bool {
 
 fn is_pending(core: &Core, deadline: &Deadline) -> bool {
     match deadline.request_kind {
-        RequestKind::Migrate | RequestKind::Destroy => {
-            core.waiting().any(|it| it == (deadline.id, WaitsFor::Acks(deadline.request_kind)))
+        // A migration has its deadline until its call is made; nothing ends a destroy that has its acks.
+        RequestKind::Migrate => {
+            let waits = [WaitsFor::Acks(RequestKind::Migrate), WaitsFor::Call];
+            core.waiting().any(|(id, it)| id == deadline.id && waits.contains(&it))
         }
+        RequestKind::Destroy => core.waiting().any(|it| it == (deadline.id, WaitsFor::Acks(RequestKind::Destroy))),
         RequestKind::GetRequest => {
             core.id_info(deadline.id).and_then(|it| it.sync_open) == Some(RequestKind::GetRequest)
         }

@@ -28,7 +28,9 @@ impl Host {
 
     /// Whether there is room to read an event of this channel.
     pub(super) fn has_room(&self, channel: ChannelKey) -> bool {
-        if self.paused.contains(&channel) {
+        // The last id has left a private channel, which is to be closed.
+        let is_left = || self.core.ids().all(|id| self.core.device_channel(id) != Some(channel));
+        if self.paused.contains(&channel) || (!self.open.contains(&channel) && is_left()) {
             return false;
         }
         let is_request = |letter: &&ExpectedEvent| letter.listener.is_some();

@@ -1,5 +1,7 @@
 //! Hosts on one kernel: their steps, and the end of a run.
 
+use std::collections::BTreeSet;
+
 use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, Limits, Request, State, Time};
 
 use super::app::DetachedId;
@@ -23,6 +25,8 @@ pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) hosts: Vec<Host>,
     pub(crate) released_id: Vec<DetachedId>,
+    /// The states of ids, after each step.
+    pub(crate) seen: BTreeSet<State>,
     now: Time,
 }
 
@@ -33,6 +37,7 @@ impl World {
             kernel: Kernel::default(),
             hosts: (0..hosts).map(|at| Host::new(limits, at as u32 * 1_000_000)).collect(),
             released_id: Vec::new(),
+            seen: BTreeSet::new(),
             now: Time(1),
         }
     }
@@ -42,6 +47,7 @@ impl World {
         for host in &mut self.hosts {
             host.wake(&self.kernel);
             host.compare(&self.kernel);
+            self.seen.extend(host.core.ids().filter_map(|id| host.core.state(id)));
         }
         // A host that was not woken has to look for itself.
         self.kernel.wakes.clear();
@@ -162,7 +168,11 @@ impl World {
 
     /// Reads, takes and acks all events; no call fails.
     pub(crate) fn settle(&mut self) {
-        self.hosts.iter_mut().for_each(|host| host.refuse(0, None));
+        for host in &mut self.hosts {
+            host.refuse(0, None);
+            host.is_late = false;
+            host.follow(&mut self.kernel);
+        }
         self.look();
         for step in 0.. {
             assert!(step < STEPS, "it does not come to rest");

@@ -5,6 +5,15 @@ use std::collections::VecDeque;
 use cmid_proto::{ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome, RawEvent};
 use cmid_sim::{SimDevice, SimHandle};
 
+/// An event that the device has reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reported {
+    pub(super) owner: IdKey,
+    pub(super) id: IdKey,
+    pub(super) kind: CmEvent,
+    pub(super) status: i32,
+}
+
 /// The simulated device, with repeated events and failing reads.
 #[derive(Debug)]
 pub(super) struct Unreliable {
@@ -16,11 +25,21 @@ pub(super) struct Unreliable {
     now: Option<RawEvent<Vec<u8>>>,
     /// The number of the next reads that fail.
     failing: usize,
+    /// What was reported since this was last taken.
+    pub(super) reported: Vec<Reported>,
 }
 
 impl Unreliable {
     pub(super) fn new(device: SimDevice) -> Self {
-        Unreliable { device, every: 0, delivered: 0, again: VecDeque::new(), now: None, failing: 0 }
+        Unreliable {
+            device,
+            every: 0,
+            delivered: 0,
+            again: VecDeque::new(),
+            now: None,
+            failing: 0,
+            reported: Vec::new(),
+        }
     }
 
     pub(super) fn confuse(&mut self, every: usize) {
@@ -64,6 +83,8 @@ impl DeviceLayer for Unreliable {
         let event = self.device.fetch(on, child)?;
         if let Some(event) = &event {
             self.delivered += 1;
+            let (id, kind, status) = (event.id, event.kind, event.status);
+            self.reported.push(Reported { owner: event.listener.unwrap_or(id), id, kind, status });
             let chosen = self.every > 0 && self.delivered.is_multiple_of(self.every);
             // A request brings an id, which cannot come twice.
             if chosen && event.kind != CmEvent::ConnectRequest {
