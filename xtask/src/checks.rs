@@ -74,13 +74,9 @@ pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the simulator alone needs no headers of rdma-core.
+/// Checks that a driver with the real device needs nothing of rdma-core to build.
 pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
-    ensure!(
-        !dependencies(context, "cmid-mio")?.contains("rdma-sys"),
-        "cmid-mio depends on rdma-sys without being asked to"
-    );
-    without_pkg_config(context, &["check", "-p", "cmid-mio"])
+    without_pkg_config(context, &["check", "-p", "cmid-mio", "--features", "verbs"])
 }
 
 /// Runs cargo without the descriptions of installed libraries, so that rdma-sys does not build.
@@ -114,24 +110,32 @@ pub(crate) fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// Runs all tests of the workspace. The conformance suite on the simulator compares its run with the recorded one.
+/// All crates but cmid-verbs, whose tests are steps of their own, one for each of its bindings.
+const TESTS: [&str; 5] = ["test", "--workspace", "--exclude", "cmid-verbs", "--all-features"];
+
+/// Runs the tests of the workspace. The conformance suite on the simulator compares its run with the recorded one.
 pub(crate) fn tests(context: &mut Context) -> Result<()> {
     let report = context.target().join("conformance-reports/sim-fast.json");
     fs::create_dir_all(context.target().join("conformance-reports")).context("the folder of reports")?;
     if report.exists() {
         fs::remove_file(&report).context("an old report")?;
     }
-    context.cargo(&["test", "--workspace", "--all-features", "--tests"], &[("CMID_REPORT", report.as_os_str())])?;
+    context.cargo(&[&TESTS[..], &["--tests"]].concat(), &[("CMID_REPORT", report.as_os_str())])?;
     ensure!(report.exists(), "the run left no report at {}", report.display());
     Ok(())
 }
 
-/// Runs the examples in documentation, with the build of the tests. No `compile_fail` example of cmid-verbs may compile, each
-/// with the error code that it names.
+/// Runs the examples in documentation, with the build of the tests.
 pub(crate) fn examples(context: &mut Context) -> Result<()> {
+    context.cargo(&[&TESTS[..], &["--doc"]].concat(), &[])
+}
+
+/// Runs the tests of cmid-verbs, with its own bindings. None of its `compile_fail` examples may compile, each with the error
+/// code that it names.
+pub(crate) fn tests_of_verbs(context: &mut Context) -> Result<()> {
     let rustdoc = context.root.join("xtask/scripts/rustdoc.sh");
-    let variables = [("RUSTDOC", rustdoc.as_os_str())];
-    let refused = refused(&context.cargo_tells(&["test", "--workspace", "--all-features", "--doc"], &variables)?);
+    let words = ["test", "--package", "cmid-verbs", "--features", "headers,scripted-data,scripted-kernel"];
+    let refused = refused(&context.cargo_tells(&words, &[("RUSTDOC", rustdoc.as_os_str())])?);
     ensure!(refused >= COMPILE_FAIL, "{refused} examples do not compile, {COMPILE_FAIL} at least should be there");
     Ok(())
 }
@@ -146,11 +150,11 @@ pub(crate) fn flag_loop(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Builds the conformance suite with the bindings of cmid-verbs instead of rdma-sys, in a folder of its own.
-pub(crate) fn conformance_with_own_bindings(context: &Context) -> Result<()> {
-    let target = ["--target", "x86_64-unknown-linux-gnu"];
-    let build = ["build", "--release", "-p", "cmid-conformance", "--features", "verbs-prebuilt"];
-    without_pkg_config(context, &[&build[..], &target].concat())
+/// Builds the conformance suite with the bindings of rdma-sys instead of those of cmid-verbs, in a folder of its own.
+pub(crate) fn conformance_with_rdma_sys(context: &Context) -> Result<()> {
+    let words =
+        "build --release -p cmid-conformance --features verbs,cmid-verbs/rdma-sys --target x86_64-unknown-linux-gnu";
+    context.cargo(&words.split(' ').collect::<Vec<_>>(), &[])
 }
 
 /// Counts the examples of cmid-verbs that did not compile, in the output of the tests.
@@ -161,15 +165,8 @@ fn refused(said: &str) -> usize {
 /// Lists the lines of `cmid-proto` that its tests and the fuzz corpora do not run. Fails if they are more than the budget.
 pub(crate) fn coverage(context: &mut Context) -> Result<()> {
     let mut command = LLVM_COV.command(context)?;
-    command.args([
-        "llvm-cov",
-        "--package",
-        "cmid-proto",
-        "--package",
-        "cmid-reference",
-        "--features",
-        "cmid-proto/std",
-    ]);
+    let words = "llvm-cov --package cmid-proto --package cmid-model --features cmid-proto/std,cmid-model/devices";
+    command.args(words.split(' '));
     command.args(["--quiet", "--lib", "--tests", "--show-missing-lines", "--fail-uncovered-lines", UNCOVERED]);
     // The tools that read the compiler's counts must have the compiler's version of LLVM.
     if !succeeds(Command::new("rustup").args(["component", "add", "llvm-tools"])) {

@@ -151,9 +151,7 @@ fn run(task: Task) -> Result<()> {
             if tighten {
                 checks::bench(&context, &["check", "--tighten"])?;
             }
-            context.cargo(&["bench", "--package", "cmid-bench", "--features", "scaling", "--bench", "scaling"], &[])?;
-            let times = context.target().join("criterion");
-            checks::bench(&context, &["record", "--times", &times.to_string_lossy()])?;
+            checks::bench(&context, &["record"])?;
             reports::render(&context)?;
         }
         Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,

@@ -83,7 +83,10 @@ fn chains(text: &str) -> usize {
         plain.contains("&&") && plain.contains("let ") && !plain.contains(';')
     };
     let conditions = [" if ", " while "].into_iter().flat_map(|word| text.split(word).skip(1));
-    conditions.filter_map(|rest| rest.split(" {\n").next()).filter(|condition| is_chain(condition)).count()
+    conditions
+        .filter_map(|rest| rest.split(" {\n").next()?.split(" =>").next())
+        .filter(|condition| is_chain(condition))
+        .count()
 }
 
 #[test]

@@ -41,9 +41,7 @@ fn budgets() -> BTreeMap<&'static str, Lines> {
 fn lines(path: &str, text: &str, is_product: bool) -> Lines {
     let is_test = path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/");
     let code = text.find("#[cfg(test)]\nmod tests {").map_or(text, |end| &text[..end]).lines().count();
-    // The bindings in `prebuilt` are generated.
-    let is_code = is_product && !is_test && !path.contains("/prebuilt/");
-    [if is_code { code } else { 0 }, text.lines().count()]
+    [if is_product && !is_test { code } else { 0 }, text.lines().count()]
 }
 
 #[test]
@@ -81,11 +79,11 @@ fn no_crate_is_larger_than_its_budget() {
 }
 
 #[test]
-fn tests_and_generated_bindings_are_no_product_code() {
+fn tests_are_no_product_code() {
     let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n}\n";
     let of = |path, is_product| lines(path, text, is_product);
     assert_eq!([of("a/src/b.rs", true), of("a/src/b.rs", false)], [[1, 4], [0, 4]]);
-    assert_eq!(["a/tests/b.rs", "a/src/b_tests.rs", "a/src/prebuilt/b.rs"].map(|path| of(path, true)), [[0, 4]; 3]);
+    assert_eq!(["a/tests/b.rs", "a/src/b_tests.rs"].map(|path| of(path, true)), [[0, 4]; 2]);
 }
 
 /// The functions of a formatted file that have more than one line: the first line, and the number of lines.
@@ -113,7 +111,7 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
 #[test]
 fn files_and_functions_are_not_longer_than_the_limits() {
     let (mut file, mut function) = ((0, String::new()), (0, String::new()));
-    for (path, text) in files().into_iter().filter(|(path, _)| !path.contains("/prebuilt/")) {
+    for (path, text) in files() {
         for (line, lines) in functions(&text) {
             function = function.max((lines, format!("{path}: {line}")));
         }

@@ -25,14 +25,14 @@ fn main() -> ExitCode {
         return record(runs, into);
     }
     match args.device {
-        #[cfg(not(feature = "verbs-prebuilt"))]
+        #[cfg(not(feature = "verbs"))]
         DeviceName::Sim => on(&args, |set| {
             use cmid_harness::SimEnv;
             set.add("mio", SimEnv::<OnMio<_>>::new());
             set.add("epoll", SimEnv::<OnEpoll<_>>::new());
             set.add("blocking", SimEnv::<OnBlocking<_>>::new());
         }),
-        #[cfg(feature = "verbs-prebuilt")]
+        #[cfg(feature = "verbs")]
         DeviceName::Verbs => on(&args, |set| {
             use cmid_harness::{Rereg, VerbsEnv};
             let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
@@ -41,12 +41,12 @@ fn main() -> ExitCode {
             set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
         }),
         // Compiling the scenarios for a device takes minutes.
-        #[cfg(feature = "verbs-prebuilt")]
+        #[cfg(feature = "verbs")]
         DeviceName::Sim => {
             eprintln!("built with the feature `verbs`, for real devices only");
             ExitCode::FAILURE
         }
-        #[cfg(not(feature = "verbs-prebuilt"))]
+        #[cfg(not(feature = "verbs"))]
         DeviceName::Verbs => {
             eprintln!("built without the feature `verbs`");
             ExitCode::FAILURE
