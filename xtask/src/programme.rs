@@ -136,12 +136,13 @@ const STEPS: &[Step] = &[
     step("documentation", 70, Cargo("RUSTDOCFLAGS=-Dwarnings doc --workspace --no-deps --all-features")),
     step("tests", 500, Beside(checks::tests)),
     step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
-    step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
-    step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
-    step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh"))),
     step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
     step("coverage of cmid-proto", 90, Beside(checks::coverage)),
+    step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
+    step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
     step("examples in documentation", 80, Beside(checks::examples)),
+    // With a program of the build for the VM.
+    step("a program starts without rdma-core", 5, Alone(|context| context.script("without-rdma-core.sh"))),
     // Three at a time. The longest come first, so that all lanes end at about the same time.
     step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh handshake"]))),
     step("the device under AddressSanitizer", 150, Work::Vm(sanitize::device(ANY, Librdmacm))),

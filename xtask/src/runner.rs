@@ -238,7 +238,9 @@ fn apart(context: &Context, programme: Programme, place: Place) -> Result<Option
     said.context("what the step says")?;
     match status.code() {
         Some(0) => Ok(None),
-        Some(code) if code == i32::from(OutOfReach::STATUS) => Ok(Some(all.pop().unwrap_or_default())),
+        Some(code) if code == i32::from(OutOfReach::STATUS) => {
+            Ok(Some(all.pop().unwrap_or_default().trim_start_matches("xtask: ").to_owned()))
+        }
         _ => bail!("{status}. Its last lines:\n{}", all[all.len().saturating_sub(REPEATED)..].join("\n")),
     }
 }
