@@ -13,10 +13,10 @@ done
 # shellcheck disable=SC2086
 cargo build $programs
 
-features=cmid-verbs/prebuilt
+features=cmid-verbs/rdma-core
 packages="--package cmid-proto --package cmid-sim --package cmid-trace"
 for driver in cmid-mio cmid-epoll cmid-blocking; do
-    features="$features,$driver/sim,$driver/trace,$driver/tracing,$driver/verbs-prebuilt"
+    features="$features,$driver/sim,$driver/trace,$driver/tracing,$driver/verbs"
     packages="$packages --package $driver"
 done
 # shellcheck disable=SC2086
