@@ -109,7 +109,7 @@ fn enter(context: &Context, release: &str, bare: bool, directory: &Path, command
     let mut command_line = Command::new("setpriv");
     // If this process is killed, the first process of the PID namespace is killed, and with it all others.
     command_line.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]);
-    command_line.args(["--pid", "--fork", "--kill-child", "sh", "-euc", include_str!("chroot.sh"), "chroot.sh"]);
+    command_line.args(["--pid", "--fork", "--kill-child", "sh", "-euc", include_str!("../scripts/inside-chroot.sh"), "chroot.sh"]);
     command_line.arg(&root).arg(apt.path()).arg(&target).arg(directory);
     command_line.arg(&context.root).args(rust()?).arg("--").args(command);
     for name in HOST_ONLY {
