@@ -101,10 +101,6 @@ impl Context {
     }
 }
 
-/// The path of this program, for a child process. A step that builds the whole workspace may replace the file; the
-/// link leads to the one that runs.
-pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
-
 /// Runs a program and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let what = format!("{command:?}");

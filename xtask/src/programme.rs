@@ -118,7 +118,7 @@ macro_rules! check {
     };
 }
 
-/// Cheap steps and those that only need Rust come first.
+/// Cheap steps come first. [`runner`](crate::runner) says which run at the same time.
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
     step("format", 5, Cargo("fmt --all --check")),
@@ -128,22 +128,12 @@ const STEPS: &[Step] = &[
     step("advisories of dependencies", 10, Alone(checks::advisories)),
     step("cmid-mio without rdma-core", 10, Alone(checks::mio_without_rdma_core)),
     step("packages for rdma-sys", 1, Alone(host::prepare)),
-    // Two at a time. A build waits for another one with the same profile, so the profiles alternate.
+    // Two at a time. A build waits for another one in the same folder, so the profiles alternate. The VMs need their programs.
     step("clippy", 150, Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
     step("the programs of the comparison with C", 150, Beside(versus::prepare)),
     step("each feature by itself", 90, Beside(checks::features)),
     step("build for the VM", 400, BUILD_FOR_GUEST),
-    step("documentation", 70, Cargo("RUSTDOCFLAGS=-Dwarnings doc --workspace --no-deps --all-features")),
-    step("tests", 500, Beside(checks::tests)),
-    step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
-    step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
-    step("coverage of cmid-proto", 90, Beside(checks::coverage)),
-    step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
-    step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
-    step("examples in documentation", 80, Beside(checks::examples)),
-    // With a program of the build for the VM.
-    step("a program starts without rdma-core", 5, Alone(|context| context.script("without-rdma-core.sh"))),
-    // Three at a time. The longest come first, so that all lanes end at about the same time.
+    // Three at a time. The longest come first.
     step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh handshake"]))),
     step("the device under AddressSanitizer", 150, Work::Vm(sanitize::device(ANY, Librdmacm))),
     step("conformance on soft-RoCE", 250, vm(ANY, Librdmacm, 900, conformance!("fast"))),
@@ -175,6 +165,16 @@ const STEPS: &[Step] = &[
     step("a listener moves between threads", 30, vm(ANY, Librdmacm, 300, &["@soak listener --driver mio --device verbs"])),
     step("more peers than the backlog", 30, vm(ANY, Librdmacm, 300, &["@soak flood --device verbs"])),
     step("the device goes and comes back", 30, vm(ANY, Librdmacm, 300, &["@soak removal --device verbs"])),
+    // Beside the VMs, two at a time. Those that wait for the build of the tests are after others.
+    step("documentation", 70, Cargo("RUSTDOCFLAGS=-Dwarnings doc --workspace --no-deps --all-features")),
+    step("tests", 500, Beside(checks::tests)),
+    step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
+    step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
+    step("coverage of cmid-proto", 90, Beside(checks::coverage)),
+    step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
+    step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
+    step("examples in documentation", 80, Beside(checks::examples)),
+    step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh"))),
 ];
 
 /// The steps that take too long for the daily programme: `cargo xtask test --slow`. The kernel waits for an answer
