@@ -36,7 +36,7 @@ pub(crate) struct Selection {
     /// Begin with this step. What those before it have built is used
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
-    /// Continue the last run: leave out the steps that have passed in it
+    /// Continue the last run: leave out the steps that have passed in it, or that it has left out by --from
     #[arg(long, conflicts_with = "from")]
     resume: bool,
     /// Only print the steps, with their times and commands
@@ -46,13 +46,12 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Why a step is left out: an option.
-    fn left_out(&self, steps: &[Step], index: usize, passed: &str) -> Option<&'static str> {
-        let first = self.from.as_ref().and_then(|from| steps.iter().position(|step| step.name == from));
+    fn left_out(&self, steps: &[Step], index: usize, first: usize, passed: &str) -> Option<&'static str> {
         let is_passed = self.resume && passed.lines().any(|name| name == steps[index].name);
         let reasons = [
             (self.no_vm && steps[index].work.needs_vm(), "--no-vm"),
-            (first.is_some_and(|first| index < first), "--from"),
-            (is_passed, "--resume: passed in the run before"),
+            (index < first, "--from"),
+            (is_passed, "--resume"),
         ];
         reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
     }
@@ -71,15 +70,15 @@ type Ended = (Outcome, Option<String>);
 /// Runs the selected steps up to the first failure. Consecutive steps run a few at a time, if they have a lane.
 pub(crate) fn run_all(context: &Context, programme: Programme, selection: &Selection) -> Result<()> {
     let steps = programme.steps;
-    if let Some(from) = &selection.from {
-        find(programme, from)?;
-    }
+    let first = selection.from.as_ref().map_or(Ok(0), |from| position(programme, from))?;
     let file = passed(context, programme);
     if !selection.resume && !selection.plan {
-        let _ = fs::remove_file(&file);
+        // A later --resume leaves out what this run does.
+        let names = steps[..first].iter().map(|step| format!("{}\n", step.name));
+        fs::write(&file, names.collect::<String>()).with_context(|| file.display().to_string())?;
     }
     let before = fs::read_to_string(&file).unwrap_or_default();
-    let left_out: Vec<_> = (0..steps.len()).map(|index| selection.left_out(steps, index, &before)).collect();
+    let left_out: Vec<_> = (0..steps.len()).map(|index| selection.left_out(steps, index, first, &before)).collect();
     let places = steps.iter().zip(1..).map(|(step, number)| Place { number, step });
     let places: Vec<_> = places.filter(|place| left_out[place.number - 1].is_none()).collect();
     let groups: Vec<_> = places.chunk_by(are_together).collect();
@@ -113,15 +112,16 @@ pub(crate) fn run_all(context: &Context, programme: Programme, selection: &Selec
 
 /// Runs the step of that name alone, after the preparation of the host that it needs.
 pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) -> Result<()> {
-    let step = find(programme, name)?;
+    let step = &programme.steps[position(programme, name)?];
     if !matches!(&step.work, Work::Vm(vm) if vm.before.is_none()) {
         host::prepare(&mut context)?;
     }
     step.work.run(&mut context)
 }
 
-fn find(programme: Programme, name: &str) -> Result<&'static Step> {
-    programme.steps.iter().find(|step| step.name == name).with_context(|| format!("no step is called \"{name}\""))
+fn position(programme: Programme, name: &str) -> Result<usize> {
+    let position = programme.steps.iter().position(|step| step.name == name);
+    position.with_context(|| format!("no step is called \"{name}\""))
 }
 
 /// The file with the names of the steps that have passed since the programme was begun.
@@ -304,7 +304,10 @@ mod tests {
     #[test]
     fn options_leave_steps_out() {
         let all = Selection { no_vm: false, from: None, resume: false, plan: false };
-        let of = |selection: &Selection| [0, 1, 2].map(|index| selection.left_out(&STEPS, index, "a\n").is_some());
+        let of = |selection: &Selection| {
+            let first = usize::from(selection.from.is_some());
+            [0, 1, 2].map(|index| selection.left_out(&STEPS, index, first, "a\n").is_some())
+        };
         assert_eq!(of(&all), [false; 3]);
         assert_eq!(of(&Selection { no_vm: true, from: Some("b".into()), ..all }), [true, true, false]);
         let resumed = Selection { no_vm: false, from: None, resume: true, plan: false };
