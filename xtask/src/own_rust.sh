@@ -7,7 +7,7 @@ cargo xtask demo
 cargo xtask test 2>&1 | tee /tmp/refused
 grep -q "Rust [0-9.]* or newer for the tests" /tmp/refused
 programs=
-for folder in examples/*/ verbs/check/ trace/replay/; do
+for folder in examples/*/ programs/*/ verbs/check/ trace/replay/; do
     programs="$programs --package $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/Cargo.toml" | head -n 1)"
 done
 # shellcheck disable=SC2086
