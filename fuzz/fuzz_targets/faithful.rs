@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cmid_reference::faithful::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cmid_model::faithful::run(data));

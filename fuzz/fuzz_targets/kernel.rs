@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cmid_reference::kernel::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cmid_model::kernel::run(data));

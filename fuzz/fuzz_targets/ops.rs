@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cmid_reference::ops::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cmid_model::ops::run(data));

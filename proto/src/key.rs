@@ -173,7 +173,7 @@ impl IdKey {
     }
 
     /// Returns the id, with this core number, and the tag of a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id has this
-    /// `wr_id`. The id may be gone: look it up in an [`IdMap`](crate::IdMap).
+    /// `wr_id`. The id may be gone.
     #[must_use]
     pub const fn from_wr_id(wr_id: u64, core: u16) -> Option<(Self, u16)> {
         let tag = (wr_id >> GENERATION_BITS) as u16 & CORE_MAX;

@@ -146,7 +146,6 @@ mod group;
 mod guard;
 pub mod handshake;
 mod id;
-mod id_map;
 #[cfg(feature = "std")]
 mod into_io;
 mod key;
@@ -179,7 +178,6 @@ pub use errno::Errno;
 pub use error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 pub use event::{AckToken, ConnParam, Datagram, Ece, Event, EventKind, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
-pub use id_map::IdMap;
 pub use key::{ChannelKey, GroupKey, IdKey, Target};
 pub use limits::Limits;
 pub use machine::{Admission, Begun, Core, Flow, Progress, Released, info};

@@ -139,8 +139,9 @@ pub(crate) type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -
 pub(crate) type ReqNotifyCq = unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int;
 
 // `rdma_cm_id.context` holds a key.
-const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>(), "64-bit targets only");
-const _: () = assert!(rdma_port_space::RDMA_PS_TCP == cmid_proto::PortSpace::Tcp.code());
-const _: () = assert!(rdma_port_space::RDMA_PS_IB == cmid_proto::PortSpace::Ib.code());
-const _: () = assert!(rdma_port_space::RDMA_PS_UDP == cmid_proto::PortSpace::Udp.code());
-const _: () = assert!(rdma_port_space::RDMA_PS_IPOIB == cmid_proto::PortSpace::Ipoib.code());
+// 64-bit targets only.
+static_assertions::const_assert!(size_of::<*mut c_void>() == size_of::<u64>());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_TCP == cmid_proto::PortSpace::Tcp.code());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_IB == cmid_proto::PortSpace::Ib.code());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_UDP == cmid_proto::PortSpace::Udp.code());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_IPOIB == cmid_proto::PortSpace::Ipoib.code());

@@ -195,36 +195,26 @@ pub use kernel::{KernelCm, KernelHandle, OpenError};
 #[cfg(feature = "rdma-core")]
 pub use verbs::{Backend, Handle, UnknownBackend, Verbs};
 
-/// Whether a type is `Send` and `Sync` is part of the interface.
-const _: () = {
-    const fn send<T: Send>() {}
-    send::<KernelCm>();
-    send::<KernelHandle>();
-};
+// Whether a type is `Send` and `Sync` is part of the interface.
+static_assertions::assert_impl_all!(KernelCm: Send);
+static_assertions::assert_impl_all!(KernelHandle: Send);
 
 #[cfg(feature = "rdma-core")]
-const _: () = {
-    const fn send<T: Send>() {}
-    const fn sync<T: Sync>() {}
-    send::<Verbs>();
-    send::<Handle>();
-    send::<Pd>();
-    sync::<Pd>();
-    send::<Ah>();
-    sync::<Ah>();
-    send::<Nic>();
-    sync::<Nic>();
-    send::<Buffer>();
-    sync::<Buffer>();
-    send::<Mr>();
-    sync::<Mr>();
-    send::<Mw>();
-    sync::<Mw>();
-    send::<Cq>();
-    sync::<Cq>();
-    send::<Qp>();
-    sync::<Qp>();
-};
+mod is_send {
+    use super::{Ah, Buffer, Cq, Handle, Mr, Mw, Nic, Pd, Qp, Verbs};
+    use static_assertions::assert_impl_all;
+
+    assert_impl_all!(Verbs: Send);
+    assert_impl_all!(Handle: Send);
+    assert_impl_all!(Pd: Send, Sync);
+    assert_impl_all!(Ah: Send, Sync);
+    assert_impl_all!(Nic: Send, Sync);
+    assert_impl_all!(Buffer: Send, Sync);
+    assert_impl_all!(Mr: Send, Sync);
+    assert_impl_all!(Mw: Send, Sync);
+    assert_impl_all!(Cq: Send, Sync);
+    assert_impl_all!(Qp: Send, Sync);
+}
 
 /// The examples of README.md compile and run.
 #[cfg(all(doctest, feature = "rdma-core"))]

@@ -111,7 +111,8 @@ fn empty(folder: &Path) -> Result<()> {
 
 /// Shows what inputs do. Needs no fuzzer, because the bodies of the targets are functions.
 fn show(context: &Context, arguments: &Arguments) -> Result<()> {
-    let package = if arguments.target == WORLD { "--package replog" } else { "--package cmid-reference" };
+    let package =
+        if arguments.target == WORLD { "--package replog" } else { "--package cmid-model --features devices" };
     let words = [OsStr::new(&arguments.target)].into_iter().chain(arguments.inputs.iter().map(|path| path.as_os_str()));
     context.program(package, words)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: mutation testing of `cmid-proto` with its own tests, by cargo-mutants with
+//! `cargo xtask mutants`: mutation testing of `cmid-proto` with its tests and those of the model, by cargo-mutants with
 //! `.cargo/mutants.toml`. Equivalent mutants are excluded there, with the reason.
 //!
 //! There are more than a thousand mutants, so they are judged in shards. A finished shard is not repeated until one
@@ -21,7 +21,7 @@ const SHARDS: u32 = 16;
 const SCORE: usize = 95;
 
 /// The inputs of the verdicts.
-const INPUTS: [&str; 4] = [".cargo/mutants.toml", "proto", "Cargo.toml", "Cargo.lock"];
+const INPUTS: [&str; 6] = [".cargo/mutants.toml", "proto", "tests/model", "fuzz/corpus", "Cargo.toml", "Cargo.lock"];
 
 /// The exit statuses of cargo-mutants after a complete run: all mutants caught, some missed, some timed out.
 const JUDGED: [i32; 3] = [0, 2, 3];
@@ -75,7 +75,7 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
         }
         sum.read(&output.join("mutants.out"))?;
     }
-    sum.missed.iter().for_each(|change| println!("fails no test of cmid-proto: {change}"));
+    sum.missed.iter().for_each(|change| println!("fails no test: {change}"));
     let (failed, viable) = (sum.failed, sum.failed + sum.missed.len());
     println!("{failed} of {viable} changes failed a test; {} more did not compile", sum.unviable);
     ensure!(viable > 0, "no change was made");

@@ -156,16 +156,8 @@ const SLOW: &[Step] = &[
     step("every state of small worlds", Cargo("run --release --package cmid-exploration")),
     step("mutants of the core", Host(mutants::all)),
     step(
-        "400,000 random programs on a core by itself",
-        CargoWith(&[("CMID_RANDOM", "1000000..1400000")], "test --release -p cmid-proto --test random core_alone"),
-    ),
-    step(
-        "60,000 random programs on two drives",
-        CargoWith(&[("CMID_RANDOM", "1000000..1060000")], "test --release -p cmid-proto --test random two_drives"),
-    ),
-    step(
-        "20,000 random programs on memory regions",
-        CargoWith(&[("CMID_RANDOM", "1000000..1020000")], "test --release -p cmid-proto --test random regions"),
+        "50,000 random programs of each kind",
+        CargoWith(&[("PROPTEST_CASES", "50000")], "test --release -p cmid-model --all-features --test random"),
     ),
     step(
         "a replicated log on three machines under 50 cuts of power and links",

@@ -18,7 +18,7 @@ pub struct PostError {
     reason: PostReason,
 }
 
-const _: () = assert!(size_of::<Result<(), PostError>>() <= 16);
+static_assertions::const_assert!(size_of::<Result<(), PostError>>() <= 16);
 
 impl PostError {
     /// Creates the error of a call on the QP or SRQ of this number.

@@ -77,12 +77,15 @@ fn request(id_in_state: &mut IdInState, state: State, cell: EventRule) {
     let result = id_in_state.fixture.core.handle_event(on, event);
     id_in_state.fixture.core.check();
     match cell {
-        EventRule::Go(_) => assert_eq!(result, Ok(Admission::Child(child)), "{state}"),
+        EventRule::Go(_) => return assert_eq!(result, Ok(Admission::Child(child)), "{state}"),
         EventRule::Late => assert_eq!(result, Ok(Admission::Late), "{state}"),
         EventRule::Fault => {
             assert_eq!(result, Err(Fault::Event { id: id_in_state.id, state, event: CmEvent::ConnectRequest }));
         }
     }
+    // It is taken in and destroyed.
+    id_in_state.fixture.all_well();
+    assert_eq!(id_in_state.fixture.core.state(child), None, "{state}");
 }
 
 #[test]
@@ -151,8 +154,7 @@ fn destruction(cell: EventRule) {
     let mut fixture = CoreFixture::new();
     let on = fixture.channel(cmid_proto::Acks::Explicit);
     let id = fixture.id(Some(on));
-    fixture.report(id, CmEvent::AddrChange);
-    let event = fixture.expect_event(on, id, cm(CmEvent::AddrChange));
+    let event = fixture.owes(on, id);
     fixture.submit_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     assert_eq!(EventRule::Go(fixture.state(id)), cell);

@@ -25,8 +25,7 @@ pub(crate) fn id_in_state(state: State, service: Service) -> Option<IdInState> {
             None
         }
         Service::Connected => {
-            let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-            let there = fixture.channel(Acks::OnDelivery);
+            let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
             let id = fixture.in_state(here, state);
             Some(IdInState { fixture, id, here, there, group: None })
         }
@@ -120,8 +119,7 @@ fn destroys_when_acked(id_in_state: &mut IdInState) {
 
 /// An id in `state` with a QP; `None` if it cannot have one there.
 pub(crate) fn with_qp(state: State) -> Option<IdInState> {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let from = match state {
         State::Idle | State::Destroying => return None,
         State::Requested | State::Accepting => State::Requested,

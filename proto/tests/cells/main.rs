@@ -13,7 +13,6 @@ mod columns;
 mod events;
 mod ids;
 mod kinds;
-#[path = "../dialogues/request_of.rs"]
 mod request_of;
 mod requests;
 #[allow(dead_code, reason = "of the dialogues")]

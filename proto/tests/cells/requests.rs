@@ -1,12 +1,12 @@
 //! The cells of requests.
 
-use cmid_proto::table::{self, RequestRule};
-use cmid_proto::{
-    Acks, CmEvent, IdKey, PortSpace, RawEvent, RefuseReason, Refused, Request, RequestKind, Service, State, Time,
-};
+use std::collections::BTreeSet;
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, group_addr};
-use crate::ids::{GROUP, IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
+use cmid_proto::table::{self, RequestRule};
+use cmid_proto::{Acks, Errno, IdKey, RefuseReason, Refused, RequestKind, Service, State, Time};
+
+use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC};
+use crate::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
 use crate::request_of::request_of;
 
 /// How a cell was met.
@@ -86,6 +86,8 @@ fn meet(state: State, request_kind: RequestKind, service: Service) -> Option<Met
             Some(Met::Refused)
         }
         (Ok(next), Ok(())) => {
+            let made = if id_in_state.fixture.next_call().is_some() { state } else { next };
+            assert_eq!(id_in_state.fixture.state(id), made, "{request_kind} while {state}, before the outcome");
             id_in_state.fixture.all_well();
             // A destruction that waits for nothing ends with its call.
             let gone = matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow);
@@ -154,17 +156,46 @@ fn every_cell_of_requests_is_met() {
     assert_eq!(refuse.filter(|cell| matches!(cell, RequestRule::Refuse(_))).count(), refused);
 }
 
+#[test]
+fn every_call_that_fails_leaves_the_state_of_the_table() {
+    use RequestKind::{
+        Accept, AttachQp, Destroy, DestroyNow, DetachQp, GetRequest, Join, Leave, Listen, Migrate, Release,
+    };
+    // They make no call, or their dialogues have the state after each of several calls.
+    let have_dialogues = [AttachQp, DetachQp, GetRequest, Join, Leave, Listen, Migrate, Release, Destroy, DestroyNow];
+    let kinds = || RequestKind::ALL.into_iter().filter(|kind| !have_dialogues.contains(kind));
+    let places = State::ALL.into_iter().flat_map(|state| SERVICES.map(|service| (state, service)));
+    let (mut met, mut allowed) = (BTreeSet::new(), BTreeSet::new());
+    for ((state, service), request_kind) in places.flat_map(|place| kinds().map(move |kind| (place, kind))) {
+        let Ok(_) = table::request_rule(state, request_kind, service) else { continue };
+        allowed.insert((state.index(), request_kind.index()));
+        let Some(IdInState { fixture, id, there, .. }) = place_for(state, request_kind, service) else { continue };
+        let Some(request) = request_of(request_kind, there, None) else { continue };
+        for errno in [Errno::EINVAL, Errno::ENETUNREACH] {
+            let mut fixture = fixture.clone();
+            if fixture.submit(id, request).is_err() {
+                continue;
+            }
+            met.insert((state.index(), request_kind.index()));
+            if request_kind == Accept {
+                // The call that an accept begins with; `accepts` tests its failure.
+                fixture.expect_call("migrate_id", OK);
+            }
+            let failure = fixture.answers(Err(errno)).unwrap().result.unwrap_err();
+            let after = table::after_failure(state, request_kind, errno);
+            assert_eq!(fixture.state(id), after, "{request_kind} while {state}");
+            assert_eq!((failure.call, failure.state, failure.errno), (request_kind.name(), after, errno));
+            assert_eq!(fixture.core.poll_timeout(), None, "{request_kind} while {state} left a deadline");
+        }
+    }
+    assert_eq!(met, allowed, "a cell that allows a request has not seen it fail");
+}
+
 /// A member of a group for which an ack is owed.
 fn member_that_owes() -> IdInState {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(here));
-    fixture.does(id, BIND);
-    fixture.does(id, Request::Join { addr: group_addr(GROUP), send_only: false });
-    let group = fixture.core.group_at(id, group_addr(GROUP));
-    fixture.report_on(here, RawEvent { group, ..RawEvent::new(id, CmEvent::MulticastJoin) });
-    assert!(fixture.expect_event(here, id, cm(CmEvent::MulticastJoin)).ack_token.is_some());
-    IdInState { fixture, id, here, there, group }
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
+    let (id, group, _) = fixture.member_that_owes(here);
+    IdInState { fixture, id, here, there, group: Some(group) }
 }
 
 #[test]

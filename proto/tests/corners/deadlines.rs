@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Errno, EventKind, IdKey, Limits, Request, State, Time};
+use cmid_proto::{Acks, Call, ChannelKey, CmEvent, IdKey, Limits, Request, State, Time};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE};
 
@@ -123,19 +123,4 @@ fn an_id_is_armed_in_the_core_that_adopts_it_whatever_it_leaves_behind_in_the_ot
     two.core.check();
     assert_eq!(two.core.poll_timeout(), Some((deadline, key)));
     two.ends(&[key], &[]);
-}
-
-#[test]
-fn a_destruction_that_gives_up_has_a_negative_errno_as_status() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.id(Some(here));
-    fixture.report(id, CmEvent::AddrChange);
-    let event = fixture.expect_event(here, id, EventKind::Cm(CmEvent::AddrChange));
-    let deadline = fixture.within(Duration::from_secs(1));
-    fixture.submit_until(id, Request::Destroy, deadline).unwrap();
-    fixture.passes(Duration::from_secs(1));
-    let destroyed = fixture.sees(here, id, EventKind::Destroyed);
-    assert_eq!((destroyed.status, destroyed.result()), (-Errno::ETIMEDOUT.0, Err(Errno::ETIMEDOUT)));
-    fixture.acks(event);
-    fixture.ends(&[id], &[here]);
 }

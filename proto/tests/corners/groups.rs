@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, GroupKey, IdKey, PortSpace, RawEvent, RefuseReason,
-    Request, Time,
+    Acks, Admission, ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RawEvent, RefuseReason, Request, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, OK, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, cm, raw, to};
 
 const JOINED: CmEvent = CmEvent::MulticastJoin;
 const LOST: CmEvent = CmEvent::MulticastError;
@@ -24,34 +23,6 @@ fn joining() -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
 
 fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u8]> {
     RawEvent { group: Some(group), ..raw(id, kind, status) }
-}
-
-#[test]
-fn a_leave_that_fails_after_the_acks_has_a_negative_errno_as_status() {
-    let (mut fixture, here, id, group) = joining();
-    fixture.report_on(here, of(group, id, JOINED, 0));
-    let event = fixture.expect_event(here, id, cm(JOINED));
-    fixture.submit(id, Request::Leave { group }).unwrap();
-    fixture.no_call();
-    fixture.acks(event);
-    fixture.expect_call("leave_multicast", Err(Errno::EINVAL));
-    let left = fixture.sees(here, id, EventKind::Left);
-    assert_eq!((left.status, left.result(), left.group), (-Errno::EINVAL.0, Err(Errno::EINVAL), Some(group)));
-    fixture.ends(&[id], &[here]);
-}
-
-#[test]
-fn what_comes_of_a_group_that_waits_to_be_left_is_late() {
-    let (mut fixture, here, id, group) = joining();
-    fixture.report_on(here, of(group, id, JOINED, 0));
-    let event = fixture.expect_event(here, id, cm(JOINED));
-    fixture.submit(id, Request::Leave { group }).unwrap();
-    assert_eq!(fixture.report_on(here, of(group, id, LOST, -1)), Admission::Late);
-    fixture.no_event(here);
-    fixture.acks(event);
-    fixture.expect_call("leave_multicast", OK);
-    fixture.sees(here, id, EventKind::Left);
-    fixture.ends(&[id], &[here]);
 }
 
 #[test]

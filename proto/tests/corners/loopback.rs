@@ -45,8 +45,7 @@ fn the_source_of_a_failed_resolve_counts_as_the_address_of_a_bind() {
             let resolve = Request::ResolveAddr { src, dst: at("10.0.0.2:7") };
             if inline {
                 // The id stays bound, see `table::after_failure`.
-                fixture.submit(id, resolve).unwrap();
-                fixture.expect_call("resolve_addr", Err(Errno::ENETUNREACH)).unwrap().result.unwrap_err();
+                fixture.fails(id, resolve, "resolve_addr", Errno::ENETUNREACH);
             } else {
                 fixture.does(id, resolve);
                 fixture.report_and_take(id, CmEvent::AddrError);
@@ -70,22 +69,18 @@ fn an_idle_id_that_may_be_bound_to_a_loopback_address_does_not_listen() {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.id_for(PortSpace::Tcp, (!sync).then_some(here));
         let resolve = |src: Option<&str>| Request::ResolveAddr { src: src.map(at), dst: at("10.0.0.255:7") };
-        fixture.submit(id, resolve(Some("127.0.0.1:0"))).unwrap();
-        fixture.expect_call("resolve_addr", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        fixture.fails(id, resolve(Some("127.0.0.1:0")), "resolve_addr", Errno::EINVAL);
         assert_eq!(fixture.state(id), State::Idle);
         fixture.refuses(id, LISTEN, RefuseReason::OnLoopback);
         // A bind that fails and a lookup without a source do not change the address.
-        fixture.submit(id, BIND).unwrap();
-        fixture.expect_call("bind_addr", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        fixture.fails(id, BIND, "bind_addr", Errno::EINVAL);
         fixture.refuses(id, LISTEN, RefuseReason::OnLoopback);
-        fixture.submit(id, resolve(None)).unwrap();
-        fixture.expect_call("resolve_addr", Err(Errno::ENETUNREACH)).unwrap().result.unwrap_err();
+        fixture.fails(id, resolve(None), "resolve_addr", Errno::ENETUNREACH);
         fixture.refuses(id, LISTEN, RefuseReason::OnLoopback);
         fixture.does(id, Request::Destroy);
         // A bind that succeeds shows that the id was not bound.
         let free = fixture.id_for(PortSpace::Tcp, (!sync).then_some(here));
-        fixture.submit(free, resolve(Some("127.0.0.1:0"))).unwrap();
-        fixture.expect_call("resolve_addr", Err(Errno::EADDRINUSE)).unwrap().result.unwrap_err();
+        fixture.fails(free, resolve(Some("127.0.0.1:0")), "resolve_addr", Errno::EADDRINUSE);
         fixture.refuses(free, LISTEN, RefuseReason::OnLoopback);
         fixture.does(free, BIND);
         fixture.does(free, LISTEN);
@@ -98,13 +93,11 @@ fn an_address_that_the_id_is_not_bound_to_does_not_count() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     // The bind fails, and the listen of the idle id binds it to the wildcard.
     let idle = fixture.id(Some(here));
-    fixture.submit(idle, Request::Bind { addr: at("127.0.0.1:7") }).unwrap();
-    fixture.expect_call("bind_addr", Err(Errno::EADDRINUSE)).unwrap().result.unwrap_err();
+    fixture.fails(idle, Request::Bind { addr: at("127.0.0.1:7") }, "bind_addr", Errno::EADDRINUSE);
     fixture.does(idle, LISTEN);
     // Another bind succeeds.
     let bound = fixture.id(Some(here));
-    fixture.submit(bound, Request::Bind { addr: at("127.0.0.1:7") }).unwrap();
-    fixture.expect_call("bind_addr", Err(Errno::EADDRINUSE)).unwrap().result.unwrap_err();
+    fixture.fails(bound, Request::Bind { addr: at("127.0.0.1:7") }, "bind_addr", Errno::EADDRINUSE);
     fixture.does(bound, BIND);
     fixture.does(bound, LISTEN);
     // The destination is not the address of the id.
@@ -123,15 +116,13 @@ fn a_failed_request_on_the_way_to_a_loopback_address_says_why() {
         let cause = to_loopback.then_some(FailureCause::LoopbackPeer);
         // iWARP.
         let id = fixture.id(Some(here));
-        fixture.submit(id, resolve).unwrap();
-        let failure = fixture.expect_call("resolve_addr", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        let failure = fixture.fails(id, resolve, "resolve_addr", Errno::EINVAL);
         assert_eq!((failure.errno, failure.cause), (Errno::EINVAL, cause), "{dst}");
         assert_eq!(failure.to_string().contains("EINVAL: no RoCE or iWARP device reaches"), to_loopback, "{failure}");
         // RoCE.
         fixture.does(id, resolve);
         fixture.report_and_take(id, CmEvent::AddrResolved);
-        fixture.submit(id, Request::ResolveRoute).unwrap();
-        let failure = fixture.expect_call("resolve_route", Err(Errno::ENODEV)).unwrap().result.unwrap_err();
+        let failure = fixture.fails(id, Request::ResolveRoute, "resolve_route", Errno::ENODEV);
         assert_eq!((failure.errno, failure.cause), (Errno::ENODEV, cause), "{dst}");
         fixture.does(id, Request::Destroy);
     }
@@ -139,13 +130,11 @@ fn a_failed_request_on_the_way_to_a_loopback_address_says_why() {
     let id = fixture.id(Some(here));
     fixture.does(id, Request::ResolveAddr { src: None, dst: at("127.0.0.1:7") });
     fixture.report_and_take(id, CmEvent::AddrError);
-    fixture.submit(id, LISTEN).unwrap();
-    fixture.expect_call("create_event_channel", OK);
+    fixture.makes(id, LISTEN, "create_event_channel");
     fixture.expect_call("migrate_id", OK);
     let failure = fixture.expect_call("listen", Err(Errno::EADDRINUSE)).unwrap().result.unwrap_err();
     assert_eq!(failure.cause, None);
-    fixture.submit(id, RESOLVE).unwrap();
-    let failure = fixture.expect_call("resolve_addr", Err(Errno::ENODEV)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(id, RESOLVE, "resolve_addr", Errno::ENODEV);
     assert_eq!(failure.cause, None);
     fixture.ends(&[id], &[here]);
 }

@@ -72,8 +72,7 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, ..Limits::SINGLE });
     let here = fixture.channel(Acks::Explicit);
     let id = fixture.id(Some(here));
-    fixture.report(id, CmEvent::AddrChange);
-    let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let event = fixture.owes(here, id);
     fixture.refuses(id, LISTEN, RefuseReason::NoChannelLeft);
     fixture.does(id, BIND);
     fixture.does(id, RESOLVE);
@@ -84,13 +83,4 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
     let id = fixture.id(None);
     fixture.does(id, LISTEN);
     assert_eq!(fixture.state(id), State::Listening);
-}
-
-#[test]
-fn the_close_of_a_private_channel_is_not_reported() {
-    let mut fixture = CoreFixture::new();
-    let id = fixture.id(None);
-    fixture.submit(id, Request::Destroy).unwrap();
-    fixture.expect_call("destroy_id", Ok(()));
-    assert_eq!(fixture.expect_call("destroy_event_channel", Ok(())), None);
 }

@@ -100,8 +100,7 @@ fn the_end_of_a_migration_does_not_count_against_the_limit_on_events() {
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 4, events: 1, groups: 1, ..Limits::SINGLE });
     let [here, there] = [(); 2].map(|()| fixture.channel(Acks::Explicit));
     let id = fixture.id(Some(here));
-    fixture.report(id, CmEvent::AddrChange);
-    let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let event = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     fixture.acks(event);
     fixture.all_well();
@@ -144,8 +143,7 @@ fn an_accept_without_a_qp_names_a_qp_number() {
 
 #[test]
 fn what_the_core_made_is_not_to_be_acked() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
     let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
@@ -157,8 +155,7 @@ fn what_the_core_made_is_not_to_be_acked() {
     fixture.all_well();
     assert!(fixture.expect_event(here, id, EventKind::Left).ack_token.is_none());
     for last in [EventKind::Migrated, EventKind::Destroyed] {
-        fixture.report(id, CmEvent::AddrChange);
-        let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+        let event = fixture.owes(here, id);
         let request = if last == EventKind::Migrated { to(here) } else { Request::Destroy };
         fixture.submit(id, request).unwrap();
         fixture.acks(event);
@@ -191,19 +188,4 @@ fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
     fixture.report(id, CmEvent::AddrResolved);
     assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), None);
     fixture.does(id, Request::Destroy);
-}
-
-#[test]
-fn an_ack_that_is_not_owed_is_refused_although_the_id_exists() {
-    let (mut one, here) = CoreFixture::on(Acks::Explicit);
-    let id = one.id(Some(here));
-    one.report(id, CmEvent::AddrChange);
-    let ack_token = one.expect_event(here, id, cm(CmEvent::AddrChange)).ack_token.unwrap();
-    // Another core with the same number.
-    let (mut two, there) = CoreFixture::on(Acks::Explicit);
-    assert_eq!(two.id(Some(there)), id);
-    let before = two.core.clone();
-    assert!(two.core.ack(ack_token).is_err());
-    assert_eq!(two.core, before);
-    two.ends(&[id], &[there]);
 }

@@ -55,8 +55,7 @@ fn ids_by_state_events_calls_and_deadlines() {
 
 #[test]
 fn what_waits_for_acks() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let [moving, ending] = [(); 2].map(|()| fixture.id(Some(here)));
     let mut events = Vec::new();
     for id in [moving, ending] {

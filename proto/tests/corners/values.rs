@@ -1,15 +1,13 @@
 //! Corner cases of values: names, statuses, equality of cores.
 
-use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-use cmid_proto::info::WaitsFor;
 use cmid_proto::{
     Acks, CmEvent, ConnParam, Errno, EventError, EventKind, Limits, PortSpace, RawEvent, ReceivedParam, Request,
     RequestKind, State, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, cm, group_addr, raw, to};
+use crate::fixture::{BIND, CoreFixture, cm, group_addr, raw};
 
 #[test]
 fn every_kind_of_event_has_a_name_of_its_own() {
@@ -63,20 +61,6 @@ fn the_status_of_an_event_is_an_errno_whatever_its_sign() {
 }
 
 #[test]
-fn an_end_without_an_errno_is_an_error_even_so() {
-    for (errno, status) in [(0, -Errno::EIO.0), (22, -22), (i32::MIN, i32::MAX)] {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let id = fixture.id(Some(here));
-        fixture.report(id, CmEvent::AddrChange);
-        let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-        fixture.submit(id, Request::Destroy).unwrap();
-        fixture.acks(event);
-        fixture.expect_call("destroy_id", Err(Errno(errno)));
-        assert_eq!(fixture.sees(here, id, EventKind::Destroyed).status, status, "errno {errno}");
-    }
-}
-
-#[test]
 fn cores_differ_when_they_differ_in_an_id_or_in_what_they_may_hold() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
@@ -123,16 +107,6 @@ fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
 }
 
 #[test]
-fn the_lists_of_a_core_contain_every_key_once() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let ids: HashSet<_> = (0..3).map(|_| fixture.id(Some(here))).collect();
-    assert_eq!(fixture.core.ids().collect::<HashSet<_>>(), ids);
-    assert_eq!(fixture.core.ids().count(), 3);
-    assert_eq!(fixture.core.channels().collect::<Vec<_>>(), [here]);
-    fixture.ends(&Vec::from_iter(ids), &[here]);
-}
-
-#[test]
 fn a_call_names_its_id_and_one_on_a_channel_names_none() {
     let mut fixture = CoreFixture::new();
     let channel = fixture.opens(Acks::OnDelivery).unwrap();
@@ -144,40 +118,6 @@ fn a_call_names_its_id_and_one_on_a_channel_names_none() {
     assert_eq!(call.id(), Some(id));
     fixture.answers(Ok(()));
     fixture.ends(&[id], &[channel]);
-}
-
-#[test]
-fn waits_for_acks_is_true_only_of_the_request_that_waits() {
-    let waits = [RequestKind::Migrate, RequestKind::Leave, RequestKind::Destroy];
-    for at in 0..waits.len() {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let there = fixture.channel(Acks::Explicit);
-        let id = fixture.id_for(PortSpace::Udp, Some(here));
-        fixture.does(id, BIND);
-        let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
-        fixture.all_well();
-        fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
-        let event = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
-        assert!(
-            waits
-                .iter()
-                .all(|request_kind| !fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(*request_kind)))),
-            "no request is open"
-        );
-        let request = [to(there), Request::Leave { group }, Request::Destroy][at];
-        let submitted = request.request_kind();
-        fixture.submit(id, request).unwrap();
-        for request_kind in waits {
-            assert_eq!(
-                fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(request_kind))),
-                request_kind == submitted,
-                "{request_kind} ended, {submitted} was submitted"
-            );
-        }
-        fixture.acks(event);
-        fixture.all_well();
-        assert!(!fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(submitted))));
-    }
 }
 
 /// Private data may be secret, and events and errors are logged.

@@ -7,9 +7,7 @@ use cmid_proto::{
     Request, RequestKind, State,
 };
 
-use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, TO_SYNC, accept, cm, raw, to};
-
-const SOON: Duration = Duration::from_millis(2);
+use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, SOON, TO_SYNC, accept, cm, raw, to};
 
 /// A listener, its channel at the device, and the id of a request that was taken and acked. No channel is to be read.
 fn requested(fixture: &mut CoreFixture, space: PortSpace, here: ChannelKey) -> (IdKey, ChannelKey, IdKey) {
@@ -19,7 +17,7 @@ fn requested(fixture: &mut CoreFixture, space: PortSpace, here: ChannelKey) -> (
     let child = fixture.report_request(listener);
     fixture.sees(here, child, cm(CmEvent::ConnectRequest));
     while fixture.core.poll_readable().is_some() {}
-    assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(here), Some(device_channel)));
+    assert_eq!(fixture.channels_of(child), (Some(here), Some(device_channel)));
     (listener, device_channel, child)
 }
 
@@ -63,14 +61,11 @@ fn the_id_of_a_request_that_is_rejected_or_destroyed_is_not_migrated() {
     for (space, ..) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let (listener, _, child) = requested(&mut fixture, space, here);
-        fixture.submit(child, REJECT).unwrap();
-        fixture.expect_call("reject", OK);
+        fixture.makes(child, REJECT, "reject");
         fixture.no_call();
-        fixture.submit(child, Request::Destroy).unwrap();
-        fixture.expect_call("destroy_id", OK);
+        fixture.makes(child, Request::Destroy, "destroy_id");
         let other = fixture.report_request(listener);
-        fixture.submit(other, Request::Destroy).unwrap();
-        fixture.expect_call("destroy_id", OK);
+        fixture.makes(other, Request::Destroy, "destroy_id");
         fixture.no_call();
         fixture.ends(&[listener], &[here]);
     }
@@ -89,23 +84,17 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
                 let call = fixture.takes_call("migrate_id");
                 assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: target });
                 assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
-                assert_eq!(
-                    (fixture.core.channel(child), fixture.core.device_channel(child)),
-                    (Some(target), Some(target))
-                );
+                assert_eq!(fixture.channels_of(child), (Some(target), Some(target)));
                 assert_eq!(fixture.core.poll_readable(), None);
-                fixture.submit(child, accept()).unwrap();
-                fixture.expect_call("accept", OK);
+                fixture.makes(child, accept(), "accept");
                 assert_eq!(fixture.core.poll_readable(), None);
                 fixture.ends(&[child, listener], &[here, there]);
             }
-            fixture.submit(child, TO_SYNC).unwrap();
-            fixture.expect_call("create_event_channel", OK);
+            fixture.makes(child, TO_SYNC, "create_event_channel");
             fixture.expect_call("migrate_id", OK);
-            assert!(fixture.core.id_info(child).is_some_and(|it| it.is_sync));
+            assert!(fixture.is_sync(child));
             assert_eq!(fixture.core.poll_readable(), None);
-            fixture.submit(child, accept()).unwrap();
-            fixture.expect_call("accept", OK);
+            fixture.makes(child, accept(), "accept");
             fixture.ends(&[child, listener], &[here, there]);
         }
     }
@@ -114,8 +103,7 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
 /// An accepted id may have undelivered events when it is migrated.
 #[test]
 fn an_accepted_id_that_is_migrated_has_its_new_channel_read() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let (listener, _, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.does(child, accept());
     fixture.does(child, to(there));
@@ -144,8 +132,7 @@ fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
 fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
-    fixture.submit(child, accept()).unwrap();
-    fixture.expect_call("migrate_id", OK);
+    fixture.makes(child, accept(), "migrate_id");
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state), ("accept", State::Failed));
     assert_ne!(fixture.core.device_channel(child), Some(device_channel));
@@ -162,8 +149,7 @@ fn an_event_before_an_accept_is_delivered_where_the_id_is_accepted() {
         assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::AddrChange, 0)), Admission::Known);
         assert_eq!(fixture.state(child), before);
         let mut gone = fixture.clone();
-        fixture.submit(child, accept()).unwrap();
-        fixture.expect_call("migrate_id", OK);
+        fixture.makes(child, accept(), "migrate_id");
         fixture.expect_call("accept", OK);
         assert_eq!(fixture.state(child), accepted);
         fixture.sees(here, child, cm(CmEvent::AddrChange));
@@ -185,18 +171,14 @@ fn an_accept_does_not_wait_for_the_ack_of_the_request() {
     let listener = fixture.in_state(here, State::Listening);
     let child = fixture.report_request(listener);
     let request = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
-    assert_eq!(
-        (fixture.core.id_info(listener).map_or(0, |it| it.owed), fixture.core.id_info(child).map_or(0, |it| it.owed)),
-        (1, 0)
-    );
+    assert_eq!((fixture.owed(listener), fixture.owed(child)), (1, 0));
     let mut other = fixture.clone();
     fixture.does(child, accept());
     fixture.report_and_take(child, CmEvent::Established);
     fixture.acks(request);
     fixture.ends(&[child, listener], &[here]);
 
-    other.report(child, CmEvent::AddrChange);
-    let own = other.expect_event(here, child, cm(CmEvent::AddrChange));
+    let own = other.owes(here, child);
     assert_eq!(other.refuses(child, accept(), RefuseReason::OwesAcks).errno(), Errno::EBUSY);
     other.acks(own);
     other.does(child, accept());
@@ -208,8 +190,7 @@ fn a_listener_that_goes_leaves_its_channel_until_the_request_is_accepted() {
     let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.does(listener, Request::Destroy);
     assert!(fixture.core.channel_info(device_channel).is_some());
-    fixture.submit(child, accept()).unwrap();
-    fixture.expect_call("migrate_id", OK);
+    fixture.makes(child, accept(), "migrate_id");
     fixture.expect_call("accept", OK);
     let closes = fixture.core.channel_info(device_channel).is_some();
     fixture.all_well();

@@ -1,8 +1,8 @@
 //! How events are acked, and which requests wait for acks.
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State};
+use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RawEvent, Request, State};
 
-use crate::fixture::{CoreFixture, OK, cm, to};
+use crate::fixture::{CoreFixture, OK, cm, raw, to};
 
 #[test]
 fn on_delivery_nothing_is_owed_and_nothing_waits() {
@@ -10,9 +10,8 @@ fn on_delivery_nothing_is_owed_and_nothing_waits() {
     let id = fixture.in_state(channel, State::Connected);
     fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
-    assert_eq!(fixture.core.id_info(id).map_or(0, |it| it.owed), 0);
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
+    assert_eq!(fixture.owed(id), 0);
+    assert!(fixture.makes(id, Request::Destroy, "destroy_id").unwrap().result.is_ok());
     fixture.ends(&[], &[channel]);
 }
 
@@ -22,8 +21,7 @@ fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
     let id = fixture.in_state(channel, State::Connected);
     fixture.report(id, CmEvent::AddrChange);
     fixture.report(id, CmEvent::Disconnected);
-    fixture.report(id, CmEvent::AddrChange);
-    let one = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+    let one = fixture.owes(channel, id);
     let two = fixture.expect_event(channel, id, cm(CmEvent::Disconnected));
     fixture.submit(id, Request::Destroy).unwrap();
     fixture.no_call();
@@ -39,30 +37,10 @@ fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
 }
 
 #[test]
-fn a_destroy_that_waited_and_failed_leaves_the_id_to_be_destroyed_again() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Bound);
-    fixture.report(id, CmEvent::AddrChange);
-    let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
-    fixture.submit(id, Request::Destroy).unwrap();
-    fixture.acks(event);
-    // An errno of 0 or without a counterpart must not look like success.
-    assert_eq!(fixture.expect_call("destroy_id", Err(Errno(0))), None);
-    assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::EIO));
-    assert_eq!(fixture.state(id), State::Failed);
-    fixture.submit(id, Request::Destroy).unwrap();
-    let ended = fixture.expect_call("destroy_id", Err(Errno(i32::MIN))).unwrap();
-    assert!(ended.result.is_err());
-    fixture.ends(&[id], &[channel]);
-}
-
-#[test]
 fn a_migration_waits_for_every_ack_and_is_reported_ahead_of_the_events_that_move() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     fixture.no_call();
     assert_eq!(fixture.core.channel(id), Some(here), "it is as it was");
@@ -77,23 +55,8 @@ fn a_migration_waits_for_every_ack_and_is_reported_ahead_of_the_events_that_move
 }
 
 #[test]
-fn a_migration_that_waited_and_failed_is_reported_on_the_old_channel() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.submit(id, to(there)).unwrap();
-    fixture.acks(held);
-    fixture.expect_call("migrate_id", Err(Errno::ENXIO));
-    assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::ENXIO));
-    fixture.ends(&[id], &[here, there]);
-}
-
-#[test]
 fn a_migration_that_is_due_waits_for_the_ack_of_what_is_taken_before_its_call() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
     for _ in 0..2 {
         fixture.report(id, CmEvent::AddrChange);
@@ -111,11 +74,9 @@ fn a_migration_that_is_due_waits_for_the_ack_of_what_is_taken_before_its_call() 
 
 #[test]
 fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     fixture.closes(there).unwrap();
     fixture.all_well();
@@ -129,17 +90,18 @@ fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
 fn a_destroy_overtakes_a_migration_that_waits_or_is_due() {
     for acked in [false, true] {
         for sync in [false, true] {
-            let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-            let there = fixture.channel(Acks::Explicit);
+            let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
             let id = fixture.in_state(here, State::Connected);
-            fixture.report(id, CmEvent::AddrChange);
-            let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+            let held = fixture.owes(here, id);
             fixture.submit(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
             if acked {
                 fixture.acks(held);
                 fixture.takes_call(if sync { "create_event_channel" } else { "migrate_id" });
-                fixture.submit(id, Request::Destroy).unwrap();
-                assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()), "it waits for nothing");
+                assert_eq!(
+                    fixture.makes(id, Request::Destroy, "destroy_id").unwrap().result,
+                    Ok(()),
+                    "it waits for nothing"
+                );
             } else {
                 fixture.submit(id, Request::Destroy).unwrap();
                 fixture.no_call();
@@ -159,10 +121,49 @@ fn a_destroy_overtakes_a_migration_that_waits_or_is_due() {
 fn a_receipt_of_what_owes_nothing_is_refused() {
     let (mut one, channel) = CoreFixture::on(Acks::Explicit);
     let id = one.in_state(channel, State::Bound);
-    one.report(id, CmEvent::AddrChange);
-    let event = one.expect_event(channel, id, cm(CmEvent::AddrChange));
+    let mut ack_token = one.owes(channel, id).ack_token.unwrap();
+    // Another core with the same number, without the id and with it.
     let mut two = CoreFixture::new();
-    let refused = two.core.ack(event.ack_token.unwrap()).unwrap_err();
-    assert_eq!(refused.ack_token.owner(), id, "it is given back");
-    assert_eq!(cmid_proto::Refused::from(refused), cmid_proto::Refused::NothingOwed);
+    for has_id in [false, true] {
+        if has_id {
+            let there = two.channel(Acks::Explicit);
+            assert_eq!(two.id(Some(there)), id);
+        }
+        let before = two.core.clone();
+        let refused = two.core.ack(ack_token).unwrap_err();
+        assert_eq!((cmid_proto::Refused::from(&refused), &two.core), (cmid_proto::Refused::NothingOwed, &before));
+        ack_token = refused.ack_token;
+        assert_eq!(ack_token.owner(), id, "it is given back");
+    }
+}
+
+/// An errno of 0 or without a counterpart must not look like success.
+#[test]
+fn a_request_that_waited_and_fails_ends_with_a_negative_errno_where_its_id_is() {
+    let errnos = [(12, -12), (22, -22), (0, -Errno::EIO.0), (i32::MIN, i32::MAX)];
+    let cases = errnos
+        .into_iter()
+        .flat_map(|errno| [EventKind::Migrated, EventKind::Left, EventKind::Destroyed].map(|end| (errno, end)));
+    for ((errno, status), end) in cases {
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
+        let (id, group, event) = fixture.member_that_owes(here);
+        let (request, call) = match end {
+            EventKind::Migrated => (to(there), "migrate_id"),
+            EventKind::Left => (Request::Leave { group }, "leave_multicast"),
+            _ => (Request::Destroy, "destroy_id"),
+        };
+        fixture.submit(id, request).unwrap();
+        let late = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastError, -1) };
+        let is_late = if end == EventKind::Migrated { Admission::Known } else { Admission::Late };
+        assert_eq!(fixture.report_on(here, late), is_late, "it waits to be {end}");
+        fixture.acks(event);
+        assert_eq!(fixture.expect_call(call, Err(Errno(errno))), None, "it ends by event");
+        if end == EventKind::Migrated {
+            fixture.sees(here, id, cm(CmEvent::MulticastError));
+        }
+        let ended = fixture.sees(here, id, end);
+        assert_eq!((ended.status, ended.result().is_err()), (status, true), "{call}, errno {errno}");
+        assert_eq!(fixture.state(id), if end == EventKind::Destroyed { State::Failed } else { State::Bound });
+        fixture.ends(&[id], &[here, there]);
+    }
 }

@@ -63,8 +63,7 @@ fn what_went_wrong_on_the_way_can_be_tried_again() {
     assert_eq!(fixture.state(id), State::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
     fixture.report_and_take(id, CmEvent::RouteResolved);
-    fixture.submit(id, connect()).unwrap();
-    let failure = fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(id, connect(), "connect", Errno::EINVAL);
     assert_eq!((failure.errno, failure.state), (Errno::EINVAL, State::RouteResolved));
     fixture.does(id, connect());
     fixture.ends(&[id], &[channel]);
@@ -167,8 +166,7 @@ fn a_qp_comes_too_late_once_the_peer_has_a_number() {
     // A request that the device has refused was not sent.
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::RouteResolved);
-    fixture.submit(id, connect()).unwrap();
-    fixture.expect_call("connect", Err(Errno::ENOMEM));
+    fixture.fails(id, connect(), "connect", Errno::ENOMEM);
     fixture.does(id, Request::AttachQp);
     fixture.ends(&[id], &[channel]);
 }

@@ -1,8 +1,8 @@
 //! Event channels: opening, a failed opening, closing.
 
-use cmid_proto::{Acks, CmEvent, Errno, PortSpace, Refused, Request, State, Target};
+use cmid_proto::{Acks, Errno, PortSpace, Refused, Request, State, Target};
 
-use crate::fixture::{CoreFixture, OK, cm, to};
+use crate::fixture::{CoreFixture, OK, to};
 
 #[test]
 fn a_channel_with_ids_or_events_on_it_stays() {
@@ -10,8 +10,7 @@ fn a_channel_with_ids_or_events_on_it_stays() {
     let id = fixture.in_state(channel, State::Bound);
     let in_use = Err(Refused::ChannelInUse { channel });
     assert_eq!(fixture.closes(channel), in_use);
-    fixture.report(id, CmEvent::AddrChange);
-    let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+    let event = fixture.owes(channel, id);
     fixture.does(id, Request::Destroy);
     fixture.acks(event);
     fixture.all_well();
@@ -70,8 +69,7 @@ fn a_private_channel_accepts_no_other_id() {
 
 #[test]
 fn a_channel_is_read_once_each_time_it_is_readable_and_not_after_it_is_gone() {
-    let (mut fixture, one) = CoreFixture::on(Acks::Explicit);
-    let two = fixture.channel(Acks::Explicit);
+    let (mut fixture, one, two) = CoreFixture::on_two(Acks::Explicit);
     for channel in [one, two, one] {
         fixture.core.handle_readable(channel);
     }

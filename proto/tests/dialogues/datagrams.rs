@@ -1,16 +1,12 @@
 //! Datagram services: a lookup and its answer (SIDR), without a connection.
 
-use std::time::Duration;
-
 use cmid_proto::datapath::AhAttr;
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, Fault, IdKey, PortSpace,
     RawEvent, RefuseReason, Request, RequestKind, Service, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, TO_SYNC, accept, cm, connect, param, raw};
-
-const SOON: Duration = Duration::from_millis(2);
+use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, SOON, TO_SYNC, accept, cm, connect, param, raw};
 
 /// An id for datagrams that has a route.
 fn routed(fixture: &mut CoreFixture, on: ChannelKey) -> IdKey {
@@ -91,8 +87,7 @@ fn a_lookup_is_served_without_any_event_to_follow() {
     fixture.refuses(child, Request::Establish, RefuseReason::Breaks);
     fixture.refuses(child, Request::Accept { param: ConnParam::default(), private_data: &[] }, RefuseReason::NoQp);
     fixture.does(child, Request::AttachQp);
-    let soon = fixture.within(SOON);
-    fixture.does_until(child, Request::Accept { param: ConnParam::default(), private_data: b"me" }, soon);
+    fixture.does_soon(child, Request::Accept { param: ConnParam::default(), private_data: b"me" });
     assert_eq!(
         (fixture.state(child), fixture.core.poll_timeout()),
         (State::SidrResolved, None),
@@ -182,8 +177,7 @@ fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
         if synchronous {
             fixture.does(id, TO_SYNC);
         }
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, connect(), soon);
+        fixture.does_soon(id, connect());
         fixture.passes(SOON);
         if synchronous {
             assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
@@ -201,17 +195,14 @@ fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
 fn a_call_that_fails_leaves_a_lookup_to_be_tried_again_and_an_answer_lost() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let active = routed(&mut fixture, channel);
-    fixture.submit(active, connect()).unwrap();
-    let failure = fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(active, connect(), "connect", Errno::EINVAL);
     assert_eq!(failure.state, State::RouteResolved);
     fixture.does(active, connect());
     assert_eq!(fixture.state(active), State::SidrReqSent);
     let passive = fixture.in_state(channel, State::SidrReqReceived);
-    fixture.submit(passive, REJECT).unwrap();
-    assert!(fixture.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.is_err());
+    fixture.fails(passive, REJECT, "reject", Errno::EINVAL);
     assert_eq!(fixture.state(passive), State::SidrReqReceived);
-    fixture.submit(passive, accept()).unwrap();
-    fixture.expect_call("migrate_id", OK);
+    fixture.makes(passive, accept(), "migrate_id");
     // The kernel has rejected the peer.
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Failed);

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, Request, RequestKind, State, Time};
 
-use crate::fixture::{CoreFixture, RESOLVE, accept, cm, connect, to};
-
-const SOON: Duration = Duration::from_millis(2);
+use crate::fixture::{CoreFixture, RESOLVE, SOON, accept, cm, connect, to};
 
 #[test]
 fn every_operation_ends_at_its_deadline_and_what_comes_later_is_late() {
@@ -20,8 +18,7 @@ fn every_operation_ends_at_its_deadline_and_what_comes_later_is_late() {
     for (from, request, request_kind, after, late) in cases {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.in_state(channel, from);
-        let deadline = fixture.within(SOON);
-        fixture.does_until(id, request, deadline);
+        let deadline = fixture.does_soon(id, request);
         assert_eq!(fixture.core.poll_timeout(), Some((deadline, id)));
         fixture.passes(SOON - Duration::from_nanos(1));
         fixture.no_event(channel);
@@ -55,16 +52,6 @@ fn a_deadline_goes_with_its_operation_however_that_ends() {
 }
 
 #[test]
-fn the_kernel_gets_the_same_deadline_in_milliseconds_rounded_up() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
-    let deadline = fixture.now.after(Duration::from_nanos(1));
-    fixture.submit_until(id, RESOLVE, deadline).unwrap();
-    let call = fixture.takes_call("resolve_addr");
-    assert!(matches!(call, cmid_proto::Call::ResolveAddr { timeout_ms: 1, .. }), "{call:?}");
-}
-
-#[test]
 fn the_nearest_deadline_is_first_and_each_id_has_one() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let ids: Vec<_> = (0..6).map(|_| fixture.id(Some(channel))).collect();
@@ -88,13 +75,11 @@ fn the_nearest_deadline_is_first_and_each_id_has_one() {
 
 #[test]
 fn a_migration_that_waits_for_acks_gives_up_at_its_deadline_and_the_operation_goes_on() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.in_state(here, State::Bound);
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
     fixture.does_until(id, RESOLVE, later);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(here, id);
     fixture.submit_until(id, to(there), soon).unwrap();
     assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
     fixture.passes(SOON);
@@ -111,10 +96,8 @@ fn a_migration_that_waits_for_acks_gives_up_at_its_deadline_and_the_operation_go
 fn both_deadlines_of_an_id_may_pass_at_once() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(here, State::Bound);
-    let soon = fixture.within(SOON);
-    fixture.does_until(id, RESOLVE, soon);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let soon = fixture.does_soon(id, RESOLVE);
+    let held = fixture.owes(here, id);
     fixture.submit_until(id, crate::fixture::TO_SYNC, soon).unwrap();
     fixture.passes(SOON);
     fixture.sees(here, id, EventKind::Migrated);
@@ -127,8 +110,7 @@ fn both_deadlines_of_an_id_may_pass_at_once() {
 fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Connected);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(channel, id);
     let soon = fixture.within(SOON);
     fixture.submit_until(id, Request::Destroy, soon).unwrap();
     fixture.passes(SOON);
@@ -141,11 +123,9 @@ fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_a
 
 #[test]
 fn a_migrated_operation_keeps_its_deadline() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let id = fixture.in_state(here, State::RouteResolved);
-    let soon = fixture.within(SOON);
-    fixture.does_until(id, connect(), soon);
+    fixture.does_soon(id, connect());
     fixture.does(id, to(there));
     fixture.passes(SOON);
     fixture.sees(there, id, EventKind::DeadlinePassed(RequestKind::Connect));

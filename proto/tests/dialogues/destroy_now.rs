@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, ChannelKey, CmEvent, Errno, EventKind, IdKey, PortSpace, RawEvent, RefuseReason, Refused, Request,
-    RequestKind, State, Time,
+    AckToken, Acks, ChannelKey, CmEvent, Errno, EventKind, IdKey, RefuseReason, Refused, Request, RequestKind, State,
+    Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, cm, group_addr, raw, to};
+use crate::fixture::{CoreFixture, LISTEN, SOON, TO_SYNC, cm, raw, to};
 
 const NOW: Request<'static> = Request::DestroyNow;
 
@@ -34,7 +34,7 @@ fn is_refused(fixture: &mut CoreFixture, ack_token: AckToken) {
 
 /// The ids that acks are owed for, with their number.
 fn owing_ids(fixture: &CoreFixture) -> Vec<(IdKey, u32)> {
-    let owed = |id| fixture.core.id_info(id).map_or(0, |it| it.owed);
+    let owed = |id| fixture.owed(id);
     fixture.core.ids().map(|id| (id, owed(id))).filter(|&(_, owed)| owed > 0).collect()
 }
 
@@ -43,8 +43,7 @@ fn a_lost_receipt_does_not_make_an_id_immortal() {
     for state in [State::Idle, State::AddrResolved, State::Connected, State::Failed, State::Listening] {
         let (mut fixture, channel, id, lost) = owing(state);
         assert_eq!(owing_ids(&fixture), [(id, 1)]);
-        fixture.submit(id, NOW).unwrap();
-        assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "it ends with its call");
+        assert!(fixture.makes(id, NOW, "destroy_id").unwrap().result.is_ok(), "it ends with its call");
         fixture.all_well();
         assert_eq!(fixture.core.state(id), None);
         assert_eq!(owing_ids(&fixture), []);
@@ -73,19 +72,37 @@ fn ids_with_owed_acks_are_listed_with_how_many() {
 }
 
 #[test]
-fn it_ends_a_destroy_that_waits_for_acks() {
-    for deadline in [Time::NEVER, Time(5_000_000_000)] {
-        let (mut fixture, channel, id, lost) = owing(State::Connected);
-        fixture.submit_until(id, Request::Destroy, deadline).unwrap();
+fn what_waits_for_the_acks_goes_with_it() {
+    let later = Time(5_000_000_000);
+    for (waits, deadline) in
+        [("destroy", Time::NEVER), ("destroy", later), ("move", later), ("sync", later), ("leave", later)]
+    {
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
+        let (id, group, event) = fixture.member_that_owes(here);
+        let request = match waits {
+            "destroy" => Request::Destroy,
+            "move" => to(there),
+            "sync" => TO_SYNC,
+            _ => Request::Leave { group },
+        };
+        fixture.submit_until(id, request, deadline).unwrap();
         fixture.no_call();
         assert_eq!(owing_ids(&fixture), [(id, 1)], "one that is to be destroyed too");
-        fixture.submit(id, NOW).unwrap();
-        assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
-        assert_eq!(fixture.core.poll_timeout(), None, "the deadline is over");
-        fixture.no_event(channel);
-        is_refused(&mut fixture, lost);
-        fixture.ends(&[], &[channel]);
+        assert!(fixture.makes(id, NOW, "destroy_id").unwrap().result.is_ok(), "no {waits} is made before it");
+        assert_eq!((fixture.core.poll_timeout(), fixture.core.summary().groups), (None, 0), "the deadline is over");
+        is_refused(&mut fixture, event.ack_token.unwrap());
+        fixture.no_event(here);
+        fixture.no_event(there);
+        fixture.ends(&[], &[here, there]);
     }
+    // A destroy that gave up at its deadline.
+    let (mut fixture, channel, id, lost) = owing(State::Connected);
+    fixture.submit_until(id, Request::Destroy, fixture.within(SOON)).unwrap();
+    fixture.passes(SOON);
+    assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
+    assert!(fixture.makes(id, NOW, "destroy_id").unwrap().result.is_ok());
+    is_refused(&mut fixture, lost);
+    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -98,22 +115,6 @@ fn one_that_waits_for_nothing_is_not_hastened() {
     fixture.sees(channel, id, EventKind::Destroyed);
     assert_eq!(fixture.submit(id, NOW), Err(Refused::NoSuchId { id, request: RequestKind::DestroyNow }));
     fixture.ends(&[], &[channel]);
-}
-
-#[test]
-fn a_migration_that_waits_for_acks_goes_with_it() {
-    for request in [None, Some(TO_SYNC)] {
-        let (mut fixture, here, id, lost) = owing(State::Connected);
-        let there = fixture.channel(Acks::Explicit);
-        fixture.submit(id, request.unwrap_or(to(there))).unwrap();
-        fixture.no_call();
-        fixture.submit(id, NOW).unwrap();
-        assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "and no migration before it");
-        is_refused(&mut fixture, lost);
-        fixture.no_event(here);
-        fixture.no_event(there);
-        fixture.ends(&[], &[here, there]);
-    }
 }
 
 #[test]
@@ -158,42 +159,9 @@ fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
 }
 
 #[test]
-fn a_leave_that_waits_for_acks_goes_with_it() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(channel));
-    fixture.does(id, BIND);
-    let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
-    fixture.all_well();
-    let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-    fixture.report_on(channel, joined);
-    let lost = fixture.expect_event(channel, id, cm(CmEvent::MulticastJoin)).ack_token.unwrap();
-    fixture.submit(id, Request::Leave { group }).unwrap();
-    fixture.no_call();
-    fixture.submit(id, NOW).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "and no leave before it");
-    assert_eq!(fixture.core.summary().groups, 0);
-    fixture.no_event(channel);
-    is_refused(&mut fixture, lost);
-    fixture.ends(&[], &[channel]);
-}
-
-#[test]
-fn after_a_destroy_that_gave_up_at_its_deadline() {
-    let (mut fixture, channel, id, lost) = owing(State::Connected);
-    fixture.submit_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
-    fixture.passes(Duration::from_secs(1));
-    assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
-    fixture.submit(id, NOW).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
-    is_refused(&mut fixture, lost);
-    fixture.ends(&[], &[channel]);
-}
-
-#[test]
 fn an_old_receipt_is_refused_also_where_the_device_could_not_destroy_the_id() {
     let (mut fixture, channel, id, lost) = owing(State::Bound);
-    fixture.submit(id, NOW).unwrap();
-    let failure = fixture.expect_call("destroy_id", Err(Errno::ENOMEM)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(id, NOW, "destroy_id", Errno::ENOMEM);
     assert_eq!((failure.errno, fixture.state(id)), (Errno::ENOMEM, State::Failed));
     // Later events of the id are delivered and owe no ack.
     fixture.report(id, CmEvent::AddrChange);

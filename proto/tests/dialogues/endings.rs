@@ -1,14 +1,10 @@
 //! A destroy that waits for acks ends all other requests of its id, also if it then gives up at its deadline.
 
-use std::time::Duration;
-
 use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, PortSpace, Request, State, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, group_addr, raw, to};
-
-const SOON: Duration = Duration::from_millis(2);
+use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, group_addr, raw, to};
 
 /// Takes an event of the id, which then owes an ack.
 fn owes(fixture: &mut CoreFixture, on: ChannelKey, id: IdKey) -> Event {
@@ -59,8 +55,7 @@ fn after_a_destroy_gave_up_no_operation_of_the_id_ends_and_its_events_are_late()
 #[test]
 fn after_a_destroy_gave_up_a_migration_that_waited_too_is_not_made() {
     for sync in [false, true] {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let there = fixture.channel(Acks::Explicit);
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
         let id = fixture.in_state(here, State::Connected);
         let held = owes(&mut fixture, here, id);
         fixture.submit(id, if sync { TO_SYNC } else { to(there) }).unwrap();
@@ -97,8 +92,7 @@ fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
 /// The device does not migrate a listening id.
 #[test]
 fn a_listener_whose_destroy_gave_up_listens_all_the_same() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(id);
     let held = owes(&mut fixture, here, id);
@@ -106,7 +100,7 @@ fn a_listener_whose_destroy_gave_up_listens_all_the_same() {
     fixture.acks(held);
     fixture.submit(id, to(there)).unwrap();
     fixture.no_call();
-    assert_eq!((fixture.core.channel(id), fixture.core.device_channel(id)), (Some(there), device_channel));
+    assert_eq!(fixture.channels_of(id), (Some(there), device_channel));
     fixture.ends(&[id], &[here, there]);
 }
 
@@ -117,7 +111,7 @@ fn the_id_of_a_request_whose_destroy_gave_up_is_still_on_its_listeners_channel()
     let device_channel = fixture.core.device_channel(listener);
     let held = owes(&mut fixture, here, child);
     gives_up(&mut fixture, here, child);
-    assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(here), device_channel));
+    assert_eq!(fixture.channels_of(child), (Some(here), device_channel));
     fixture.acks(held);
     fixture.refuses(child, accept(), cmid_proto::RefuseReason::WrongState);
     fixture.ends(&[child, listener], &[here]);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Error, Event, EventKind, Failure, Fault, Flow,
+    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, Error, Event, EventKind, Failure, Fault, Flow,
     GroupKey, IdKey, Limits, Outcome, PortSpace, Progress, RawEvent, RefuseReason, Refused, RejectReason, Request,
     State, Time,
 };
@@ -13,6 +13,9 @@ use crate::start::Start;
 use crate::taken;
 
 pub(crate) const OK: Outcome = Ok(());
+
+/// How long the deadlines of most tests are off.
+pub(crate) const SOON: Duration = Duration::from_millis(2);
 
 /// A core; most steps check its invariants. The file `states` leads ids to each state.
 #[derive(Clone)]
@@ -116,6 +119,13 @@ impl CoreFixture {
         let mut fixture = Self::new();
         let channel = fixture.channel(acks);
         (fixture, channel)
+    }
+
+    /// A core with two channels.
+    pub(crate) fn on_two(acks: Acks) -> (Self, ChannelKey, ChannelKey) {
+        let (mut fixture, here) = Self::on(acks);
+        let there = fixture.channel(acks);
+        (fixture, here, there)
     }
 
     pub(crate) fn channel(&mut self, acks: Acks) -> ChannelKey {
@@ -253,6 +263,25 @@ impl CoreFixture {
         self.all_well();
     }
 
+    /// Makes a request with a deadline in 2 ms, which is returned. All its calls succeed.
+    pub(crate) fn does_soon(&mut self, id: IdKey, request: Request<'static>) -> Time {
+        let soon = self.within(SOON);
+        self.does_until(id, request, soon);
+        soon
+    }
+
+    /// Makes a request whose first call must be `name` and succeeds. Returns its end, if it has ended.
+    pub(crate) fn makes(&mut self, id: IdKey, request: Request<'static>, name: &str) -> Option<Ended> {
+        self.submit(id, request).unwrap();
+        self.expect_call(name, OK)
+    }
+
+    /// Makes a request that ends with the failure of its first call.
+    pub(crate) fn fails(&mut self, id: IdKey, request: Request<'static>, name: &str, errno: Errno) -> Failure {
+        self.submit(id, request).unwrap();
+        self.expect_call(name, Err(errno)).unwrap().result.unwrap_err()
+    }
+
     /// Returns the next call, which must be `name`.
     pub(crate) fn takes_call(&mut self, name: &str) -> Call {
         let call = self.next_call().unwrap_or_else(|| panic!("no call, expected {name}"));
@@ -368,6 +397,36 @@ impl CoreFixture {
         let home = self.core.channel(id).unwrap();
         assert_eq!(self.report(id, kind), Admission::Known);
         self.sees(home, id, cm(kind));
+    }
+
+    /// The application takes an event of an id, and owes its ack.
+    pub(crate) fn owes(&mut self, on: ChannelKey, id: IdKey) -> Event {
+        self.report(id, CmEvent::AddrChange);
+        self.expect_event(on, id, cm(CmEvent::AddrChange))
+    }
+
+    /// An id for datagrams that is a member of a group and owes the ack of its join.
+    pub(crate) fn member_that_owes(&mut self, on: ChannelKey) -> (IdKey, GroupKey, Event) {
+        let id = self.id_for(PortSpace::Udp, Some(on));
+        self.does(id, BIND);
+        let group = self.joins(id, group_addr(9), false, Time::NEVER).unwrap();
+        self.all_well();
+        self.report_on(on, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
+        (id, group, self.expect_event(on, id, cm(CmEvent::MulticastJoin)))
+    }
+
+    /// The number of acks that are owed for an id.
+    pub(crate) fn owed(&self, id: IdKey) -> u32 {
+        self.core.id_info(id).map_or(0, |it| it.owed)
+    }
+
+    pub(crate) fn is_sync(&self, id: IdKey) -> bool {
+        self.core.id_info(id).is_some_and(|it| it.is_sync)
+    }
+
+    /// The channel that delivers the events of an id, and the one that the device reports them on.
+    pub(crate) fn channels_of(&self, id: IdKey) -> (Option<ChannelKey>, Option<ChannelKey>) {
+        (self.core.channel(id), self.core.device_channel(id))
     }
 
     pub(crate) fn acks(&mut self, event: Event) {

@@ -238,8 +238,7 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
         if moves {
             fixture.does(listener, to(there));
         }
-        fixture.submit(listener, Request::Destroy).unwrap();
-        assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()));
+        assert_eq!(fixture.makes(listener, Request::Destroy, "destroy_id").unwrap().result, Ok(()));
         assert_eq!((fixture.core.state(listener), fixture.core.ids().count()), (None, 100));
         // Four more follow at once.
         for child in &children[..4] {

@@ -1,15 +1,12 @@
 //! `rdma_get_request`: a listener in synchronous mode waits for the next request.
 
-use std::time::Duration;
-
 use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, GroupKey, IdKey, RefuseReason, Refused, Request,
     RequestKind, State,
 };
 
-use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, raw, to};
+use crate::fixture::{CoreFixture, LISTEN, RESOLVE, SOON, TO_SYNC, accept, cm, raw, to};
 
-const SOON: Duration = Duration::from_millis(2);
 const NEXT: Request<'static> = Request::GetRequest;
 
 /// A listener in synchronous mode and its channel.
@@ -142,18 +139,6 @@ fn a_listener_that_goes_leaves_the_request_that_was_waited_for() {
 }
 
 #[test]
-fn a_destroy_ends_a_wait() {
-    let mut fixture = CoreFixture::new();
-    let (id, _) = listener(&mut fixture);
-    let soon = fixture.within(SOON);
-    fixture.submit_until(id, NEXT, soon).unwrap();
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
-    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
-    fixture.ends(&[], &[]);
-}
-
-#[test]
 fn a_wait_that_leaves_synchronous_mode_goes_on_as_requests_on_the_channel() {
     for ended in [false, true] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
@@ -195,10 +180,7 @@ fn an_undelivered_request_is_there_for_a_listener_that_becomes_synchronous() {
     fixture.sees(device_channel, id, EventKind::Migrated);
     fixture.submit(id, NEXT).unwrap();
     assert_eq!(got(&fixture, id), second);
-    assert_eq!(
-        (fixture.core.channel(second), fixture.core.device_channel(second)),
-        (Some(device_channel), Some(device_channel))
-    );
+    assert_eq!(fixture.channels_of(second), (Some(device_channel), Some(device_channel)));
     fixture.ends(&[first, second, id], &[channel]);
 }
 
@@ -208,7 +190,7 @@ fn the_id_of_a_request_becomes_synchronous_itself_and_goes_elsewhere() {
     let (id, device_channel) = listener(&mut one);
     one.does(id, NEXT);
     let child = one.report_request(id);
-    assert!(!one.core.id_info(child).is_some_and(|it| it.is_sync));
+    assert!(!one.is_sync(child));
     assert!(matches!(one.core.release(id), Err(Refused::Request { reason: RefuseReason::SharesChannel, .. })));
     one.does(child, TO_SYNC);
     assert_ne!(one.core.channel(child), Some(device_channel));

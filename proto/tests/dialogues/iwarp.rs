@@ -1,16 +1,12 @@
 //! Ids on iWARP devices: the events and requests that differ there.
 
-use core::time::Duration;
-
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{
     Acks, Admission, Call, CmEvent, Errno, EventKind, Fault, PortSpace, RefuseReason, Request, RequestKind, State,
     Time, Transport,
 };
 
-use crate::fixture::{CoreFixture, LISTEN, TO_SYNC, accept, cm, connect, raw};
-
-const SOON: Duration = Duration::from_millis(2);
+use crate::fixture::{CoreFixture, LISTEN, SOON, TO_SYNC, accept, cm, connect, raw};
 
 /// An id in this state, on an iWARP device.
 fn on_iwarp(fixture: &mut CoreFixture, channel: cmid_proto::ChannelKey, state: State) -> cmid_proto::IdKey {
@@ -118,12 +114,10 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
 fn a_destroy_after_the_deadline_of_a_connect_waits_for_the_answer_too() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
-    let soon = fixture.within(SOON);
-    fixture.does_until(id, connect(), soon);
+    fixture.does_soon(id, connect());
     fixture.passes(SOON);
     fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
-    let later = fixture.within(SOON);
-    fixture.does_until(id, Request::Destroy, later);
+    let _later = fixture.does_soon(id, Request::Destroy);
     fixture.no_call();
     fixture.passes(SOON);
     assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));

@@ -42,8 +42,7 @@ fn an_application_that_takes_no_events_does_not_fill_the_core_with_ends_of_migra
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(here, id);
     fixture.submit_until(id, to(there), fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     for _ in 0..2 {
@@ -156,10 +155,7 @@ fn a_key_names_nothing_once_its_id_is_gone() {
     let before = fixture.core.clone();
     let refused = fixture.submit(old, LISTEN).unwrap_err();
     assert_eq!(refused.to_string(), format!("listen on {old}: there is no such id"));
-    assert_eq!(
-        (fixture.core.state(old), fixture.core.channel(old), fixture.core.id_info(old).map_or(0, |it| it.owed)),
-        (None, None, 0)
-    );
+    assert_eq!((fixture.core.state(old), fixture.core.channel(old), fixture.owed(old)), (None, None, 0));
     assert_eq!(fixture.core, before);
     fixture.ends(&[new], &[channel]);
 }

@@ -20,7 +20,7 @@ fn a_listen_opens_a_channel_moves_the_id_there_and_listens() {
     assert_eq!(call, Call::Listen { id, backlog: 8 });
     assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
     assert_eq!((fixture.core.device_channel(id), fixture.core.channel(id)), (Some(device_channel), Some(here)));
-    assert!(!fixture.core.id_info(id).is_some_and(|it| it.is_sync));
+    assert!(!fixture.is_sync(id));
     // Events that were pending at the migration are on the new channel. The kernel does not wake its readers.
     assert_eq!(fixture.core.poll_readable(), Some(device_channel));
     fixture.ends(&[id], &[here]);
@@ -32,8 +32,7 @@ fn the_channel_of_a_listener_is_read_like_any_other_until_the_id_listens() {
     let mut fixture = CoreFixture::with(Limits { ids: 8, channels: 8, ..Limits::SINGLE }).reserving(4, 0);
     let here = fixture.channel(Acks::OnDelivery);
     let id = (0..4).map(|_| fixture.id(Some(here))).last().unwrap();
-    fixture.submit(id, LISTEN).unwrap();
-    fixture.expect_call("create_event_channel", OK);
+    fixture.makes(id, LISTEN, "create_event_channel");
     fixture.expect_call("migrate_id", OK);
     fixture.expect_call("listen", Err(Errno::EADDRINUSE));
     let device_channel = fixture.core.device_channel(id).unwrap();
@@ -41,8 +40,7 @@ fn the_channel_of_a_listener_is_read_like_any_other_until_the_id_listens() {
     assert!(fixture.core.wants_event(device_channel).is_some());
     fixture.report_and_take(id, CmEvent::AddrChange);
     // The id has its own channel, so the next listen is one call.
-    fixture.submit(id, LISTEN).unwrap();
-    fixture.expect_call("listen", OK);
+    fixture.makes(id, LISTEN, "listen");
     assert_eq!((fixture.state(id), fixture.core.device_channel(id)), (State::Listening, Some(device_channel)));
     assert_eq!(fixture.core.wants_event(device_channel), None);
 }
@@ -71,8 +69,7 @@ fn a_listen_that_fails_half_way_leaves_the_id_as_it_was_and_can_be_repeated() {
 
 #[test]
 fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener);
     let taken = fixture.report_request(listener);
@@ -80,19 +77,15 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
     let (first, second) = (fixture.report_request(listener), fixture.report_request(listener));
     fixture.submit(listener, to(there)).unwrap();
     assert!(!fixture.core.waiting().any(|it| it == (listener, WaitsFor::Acks(RequestKind::Migrate))));
-    assert_eq!((fixture.core.channel(listener), fixture.core.device_channel(listener)), (Some(there), device_channel));
+    assert_eq!(fixture.channels_of(listener), (Some(there), device_channel));
     fixture.no_call();
     fixture.no_event(here);
     let third = fixture.report_request(listener);
     for child in [first, second, third] {
         fixture.sees(there, child, cm(CmEvent::ConnectRequest));
-        assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), device_channel));
+        assert_eq!(fixture.channels_of(child), (Some(there), device_channel));
     }
-    assert_eq!(
-        (fixture.core.channel(taken), fixture.core.device_channel(taken)),
-        (Some(here), device_channel),
-        "delivered events do not change"
-    );
+    assert_eq!(fixture.channels_of(taken), (Some(here), device_channel), "delivered events do not change");
     for (child, home) in [(taken, here), (second, there)] {
         fixture.submit(child, accept()).unwrap();
         let call = fixture.takes_call("migrate_id");
@@ -106,8 +99,7 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
 
 #[test]
 fn a_listener_whose_requests_are_not_acked_moves_when_they_are() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let listener = fixture.in_state(here, State::Listening);
     let child = fixture.report_request(listener);
     let held = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
@@ -129,11 +121,11 @@ fn a_listener_goes_to_another_core_whole_and_listens_on() {
     for _ in 0..3 {
         fixture.submit(listener, TO_SYNC).unwrap();
         fixture.no_call();
-        assert!(fixture.core.id_info(listener).is_some_and(|it| it.is_sync));
+        assert!(fixture.is_sync(listener));
         assert_eq!(fixture.core.channel(listener), Some(device_channel));
         fixture.submit(listener, to(here)).unwrap();
         fixture.no_call();
-        assert!(!fixture.core.id_info(listener).is_some_and(|it| it.is_sync));
+        assert!(!fixture.is_sync(listener));
     }
     fixture.submit(listener, TO_SYNC).unwrap();
     let (released, channel) = fixture.core.release(listener).unwrap();
@@ -159,8 +151,7 @@ fn a_listener_that_lost_its_device_can_only_go() {
     fixture.does(id, LISTEN);
     fixture.report_on(fixture.core.device_channel(id).unwrap(), raw(id, CmEvent::DeviceRemoval, 0));
     fixture.sees(here, id, cm(CmEvent::DeviceRemoval));
-    fixture.submit(id, TO_SYNC).unwrap();
-    fixture.expect_call("create_event_channel", OK);
+    fixture.makes(id, TO_SYNC, "create_event_channel");
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.all_well();
     fixture.ends(&[id], &[here]);
@@ -170,8 +161,7 @@ fn a_listener_that_lost_its_device_can_only_go() {
 fn an_event_of_an_untaken_request_moves_along_too() {
     // The kernel reports no event of an id before its accept; a device may.
     for kind in [CmEvent::AddrChange, CmEvent::DeviceRemoval] {
-        let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-        let there = fixture.channel(Acks::OnDelivery);
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
         let listener = fixture.in_state(here, State::Listening);
         let child = fixture.report_request(listener);
         fixture.report(child, kind);
@@ -186,16 +176,14 @@ fn an_event_of_an_untaken_request_moves_along_too() {
 
 #[test]
 fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_device() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener);
-    fixture.submit(listener, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", Err(Errno::EBUSY)).unwrap().result.is_err());
+    fixture.fails(listener, Request::Destroy, "destroy_id", Errno::EBUSY);
     assert_eq!(fixture.state(listener), State::Failed);
     fixture.submit(listener, to(there)).unwrap();
     fixture.no_call();
-    assert_eq!((fixture.core.channel(listener), fixture.core.device_channel(listener)), (Some(there), device_channel));
+    assert_eq!(fixture.channels_of(listener), (Some(there), device_channel));
     fixture.ends(&[listener], &[here, there]);
 }
 
@@ -211,13 +199,11 @@ fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_f
         (Some(channel), false)
     );
     // The id lives on, but no longer as a listener: it is on a channel that other ids may use.
-    fixture.submit(id, Request::Destroy).unwrap();
-    fixture.expect_call("destroy_id", Err(Errno::EBUSY));
+    fixture.fails(id, Request::Destroy, "destroy_id", Errno::EBUSY);
     assert_eq!(fixture.state(id), State::Failed);
-    fixture.submit(id, TO_SYNC).unwrap();
-    fixture.expect_call("create_event_channel", OK);
+    fixture.makes(id, TO_SYNC, "create_event_channel");
     fixture.expect_call("migrate_id", OK);
-    assert!(fixture.core.id_info(id).is_some_and(|it| it.is_sync) && fixture.core.channel(id) != Some(channel));
+    assert!(fixture.is_sync(id) && fixture.core.channel(id) != Some(channel));
     fixture.ends(&[id], &[channel]);
 }
 

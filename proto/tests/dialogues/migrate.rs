@@ -16,8 +16,7 @@ fn moving_states() -> impl Iterator<Item = State> {
 fn every_state_migrates_with_its_undelivered_events_ahead_of_later_ones() {
     for state in moving_states() {
         for undelivered in [0, 1, 3] {
-            let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-            let there = fixture.channel(Acks::OnDelivery);
+            let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
             let id = fixture.in_state(here, state);
             let bystander = fixture.id(Some(here));
             for status in 0..undelivered {
@@ -72,12 +71,10 @@ fn every_state_waits_for_the_acks_of_what_was_delivered() {
 #[test]
 fn every_state_survives_a_migration_that_fails() {
     for state in moving_states() {
-        let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-        let there = fixture.channel(Acks::OnDelivery);
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
         let id = fixture.in_state(here, state);
         let waits = fixture.report(id, ANY) == Admission::Known;
-        fixture.submit(id, to(there)).unwrap();
-        let failure = fixture.expect_call("migrate_id", Err(Errno::ENXIO)).unwrap().result.unwrap_err();
+        let failure = fixture.fails(id, to(there), "migrate_id", Errno::ENXIO);
         assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", state, Errno::ENXIO));
         assert_eq!((fixture.state(id), fixture.core.channel(id)), (state, Some(here)));
         if waits {
@@ -94,21 +91,16 @@ fn every_state_goes_to_synchronous_mode_and_back() {
         let id = fixture.in_state(here, state);
         let before = fixture.core.channels().count();
         let waits = fixture.report(id, ANY) == Admission::Known;
-        fixture.submit(id, TO_SYNC).unwrap();
-        fixture.expect_call("create_event_channel", OK);
+        fixture.makes(id, TO_SYNC, "create_event_channel");
         fixture.expect_call("migrate_id", OK);
         let private = fixture.core.channel(id).unwrap();
-        assert!(
-            fixture.core.id_info(id).is_some_and(|it| it.is_sync)
-                && fixture.core.channel_info(private).is_some_and(|it| it.is_private)
-        );
+        assert!(fixture.is_sync(id) && fixture.core.channel_info(private).is_some_and(|it| it.is_private));
         let refused = fixture.submit(id, TO_SYNC).unwrap_err();
         let reason = RefuseReason::AlreadySync;
         assert_eq!(refused, cmid_proto::Refused::Request { id, request: RequestKind::Migrate, state, reason });
-        fixture.submit(id, to(here)).unwrap();
-        fixture.expect_call("migrate_id", OK);
+        fixture.makes(id, to(here), "migrate_id");
         fixture.expect_call("destroy_event_channel", OK);
-        assert_eq!((fixture.state(id), fixture.core.id_info(id).is_some_and(|it| it.is_sync)), (state, false));
+        assert_eq!((fixture.state(id), fixture.is_sync(id)), (state, false));
         assert_eq!(fixture.core.channels().count(), before);
         if waits {
             fixture.sees(here, id, cm(ANY));
@@ -123,15 +115,13 @@ fn an_id_may_migrate_to_where_it_is_and_its_events_go_to_the_end() {
     let (one, two) = (fixture.in_state(channel, State::Bound), fixture.in_state(channel, State::Bound));
     fixture.report(one, ANY);
     fixture.report(two, ANY);
-    fixture.submit(one, to(channel)).unwrap();
-    assert!(fixture.expect_call("migrate_id", OK).unwrap().result.is_ok());
+    assert!(fixture.makes(one, to(channel), "migrate_id").unwrap().result.is_ok());
     fixture.sees(channel, two, cm(ANY));
     fixture.sees(channel, one, cm(ANY));
     // They stay where they are if the migration fails.
     fixture.report(one, ANY);
     fixture.report(two, ANY);
-    fixture.submit(one, to(channel)).unwrap();
-    assert!(fixture.expect_call("migrate_id", Err(Errno::EBADF)).unwrap().result.is_err());
+    fixture.fails(one, to(channel), "migrate_id", Errno::EBADF);
     fixture.sees(channel, one, cm(ANY));
     fixture.sees(channel, two, cm(ANY));
     fixture.ends(&[one, two], &[channel]);
@@ -139,8 +129,7 @@ fn an_id_may_migrate_to_where_it_is_and_its_events_go_to_the_end() {
 
 #[test]
 fn a_channel_that_is_closed_is_refused() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
     fixture.closes(there).unwrap();
     fixture.all_well();
@@ -152,8 +141,7 @@ fn a_channel_that_is_closed_is_refused() {
 
 #[test]
 fn the_new_channel_is_to_be_read_after_a_migration() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
     assert_eq!(fixture.core.poll_readable(), None);
     fixture.does(id, to(there));
@@ -168,14 +156,12 @@ fn the_new_channel_is_to_be_read_after_a_migration() {
 fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Connected);
-    fixture.submit(id, TO_SYNC).unwrap();
-    let failure = fixture.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(id, TO_SYNC, "create_event_channel", Errno::EMFILE);
     assert_eq!(failure.to_string(), "create_event_channel on id0 while connected: EMFILE");
-    fixture.submit(id, TO_SYNC).unwrap();
-    fixture.expect_call("create_event_channel", OK);
+    fixture.makes(id, TO_SYNC, "create_event_channel");
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.expect_call("destroy_event_channel", OK);
-    assert_eq!((fixture.core.channel(id), fixture.core.id_info(id).is_some_and(|it| it.is_sync)), (Some(here), false));
+    assert_eq!((fixture.core.channel(id), fixture.is_sync(id)), (Some(here), false));
     fixture.does(id, Request::Disconnect);
     fixture.ends(&[id], &[here]);
 }
@@ -196,8 +182,7 @@ fn operations() -> [(State, Request<'static>, CmEvent, State); 7] {
 #[test]
 fn an_operation_goes_on_where_its_id_has_moved_to() {
     for (from, request, end, after) in operations() {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let there = fixture.channel(Acks::Explicit);
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
         let id = fixture.in_state(here, from);
         let soon = fixture.within(std::time::Duration::from_millis(2));
         fixture.submit_until(id, request, soon).unwrap();
@@ -205,8 +190,7 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
             fixture.expect_call("migrate_id", OK);
         }
         assert!(fixture.answers(OK).is_some());
-        fixture.submit(id, to(there)).unwrap();
-        fixture.expect_call("migrate_id", OK);
+        fixture.makes(id, to(there), "migrate_id");
         assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
         fixture.report_and_take(id, end);
         assert_eq!((fixture.state(id), fixture.core.channel(id)), (after, Some(there)));
@@ -228,8 +212,7 @@ fn two_migrations_in_a_row_keep_the_order_and_each_is_reported() {
     fixture.all_well();
     fixture.report_status(id, ANY, 3);
     // The second migration precedes the taking of the first one's end. That event is the core's own and owes no ack.
-    fixture.submit(id, to(three)).unwrap();
-    fixture.expect_call("migrate_id", OK);
+    fixture.makes(id, to(three), "migrate_id");
     fixture.no_event(two);
     fixture.report_status(id, ANY, 4);
     fixture.sees(three, id, EventKind::Migrated);

@@ -82,8 +82,7 @@ fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
         let mut fixture = numbered(core);
         let channel = fixture.channel(Acks::Explicit);
         let id = fixture.in_state(channel, State::Bound);
-        fixture.report(id, CmEvent::AddrChange);
-        let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+        let event = fixture.owes(channel, id);
         (fixture, channel, id, event.ack_token.unwrap())
     };
     let (mut a, channel_a, id_a, of_a) = owing(1);
@@ -95,10 +94,10 @@ fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
         "the ack token of s1/id0 is not valid here: the id is gone, or it is of another core"
     );
     assert_eq!(b.core, before);
-    assert_eq!(b.core.id_info(id_b).map_or(0, |it| it.owed), 1);
+    assert_eq!(b.owed(id_b), 1);
     b.core.ack(of_b).unwrap();
     a.core.ack(refused.ack_token).unwrap();
-    assert_eq!((a.core.id_info(id_a).map_or(0, |it| it.owed), b.core.id_info(id_b).map_or(0, |it| it.owed)), (0, 0));
+    assert_eq!((a.owed(id_a), b.owed(id_b)), (0, 0));
     a.ends(&[id_a], &[channel_a]);
     b.ends(&[id_b], &[channel_b]);
 }

@@ -1,15 +1,12 @@
 //! Options, notify, reject reasons and enhanced connection establishment.
 
-use std::time::Duration;
-
 use cmid_proto::{
     Acks, Call, CmEvent, CmOption, ConnParam, Ece, Errno, EventKind, PortSpace, RefuseReason, RejectReason, Request,
     RequestKind, State,
 };
 
-use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect};
+use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect};
 
-const SOON: Duration = Duration::from_millis(2);
 /// An option that counts in each state of a connection.
 const REUSE: Request<'static> = Request::SetOption { option: CmOption::ReuseAddr(true) };
 const TOS: Request<'static> = Request::SetOption { option: CmOption::Tos(0x60) };
@@ -30,8 +27,7 @@ fn each_option_reaches_the_device_as_it_was_given() {
         let call = fixture.takes_call("set_option");
         assert_eq!(call, Call::SetOption { id, option });
         assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
-        fixture.submit(id, Request::SetOption { option }).unwrap();
-        let failure = fixture.expect_call("set_option", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        let failure = fixture.fails(id, Request::SetOption { option }, "set_option", Errno::EINVAL);
         assert_eq!((failure.call, failure.errno), (option.request_kind().name(), Errno::EINVAL));
         assert_eq!(fixture.state(id), State::Idle);
     }
@@ -168,8 +164,7 @@ fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
             } else {
                 fixture.in_state(channel, from)
             };
-            let soon = fixture.within(SOON);
-            fixture.does_until(id, request, soon);
+            let soon = fixture.does_soon(id, request);
             fixture.submit(id, REUSE).unwrap();
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");
             fixture.expect_call("set_option", outcome);
@@ -186,8 +181,7 @@ fn notify_is_for_an_accepted_id_and_leaves_the_accept_its_deadline() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Requested);
         fixture.refuses(id, Request::Notify, RefuseReason::WrongState);
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, accept(), soon);
+        let soon = fixture.does_soon(id, accept());
         fixture.submit(id, Request::Notify).unwrap();
         let call = fixture.takes_call("notify");
         assert_eq!(call, Call::Notify { id });
@@ -205,8 +199,7 @@ fn in_synchronous_mode_notify_does_not_end_the_accept_that_it_is_for() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Requested);
         fixture.does(id, TO_SYNC);
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, accept(), soon);
+        let soon = fixture.does_soon(id, accept());
         fixture.refuses(id, REUSE, RefuseReason::Busy(RequestKind::Accept));
         fixture.submit(id, Request::Notify).unwrap();
         fixture.expect_call("notify", outcome);

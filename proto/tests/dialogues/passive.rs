@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, RawEvent, Request, State};
 
-use crate::fixture::{CoreFixture, OK, REJECT, accept, cm, raw, to};
+use crate::fixture::{CoreFixture, OK, accept, cm, raw, to};
 
 #[test]
 fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
@@ -17,29 +17,6 @@ fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
     fixture.report_and_take(child, CmEvent::Disconnected);
     fixture.does(child, Request::Disconnect);
     fixture.report_and_take(child, CmEvent::TimewaitExit);
-    fixture.ends(&[child, listener], &[channel]);
-}
-
-#[test]
-fn a_request_is_turned_down() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let (listener, child) = fixture.requested(channel);
-    fixture.submit(child, REJECT).unwrap();
-    fixture.takes_call("reject");
-    assert_eq!(fixture.call_data(), b"no");
-    fixture.answers(OK);
-    assert_eq!(fixture.state(child), State::Failed);
-    fixture.ends(&[child, listener], &[channel]);
-}
-
-#[test]
-fn an_accept_that_fails_has_rejected_the_peer() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let (listener, child) = fixture.requested(channel);
-    fixture.submit(child, accept()).unwrap();
-    fixture.expect_call("migrate_id", OK);
-    let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
-    assert_eq!(failure.state, State::Failed);
     fixture.ends(&[child, listener], &[channel]);
 }
 
@@ -78,11 +55,7 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
     let listener = fixture.in_state(channel, State::Listening);
     let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
-    assert_eq!(
-        (fixture.core.id_info(listener).map_or(0, |it| it.owed), fixture.core.id_info(child).map_or(0, |it| it.owed)),
-        (1, 0),
-        "it counts on the listener"
-    );
+    assert_eq!((fixture.owed(listener), fixture.owed(child)), (1, 0), "it counts on the listener");
     fixture.does(listener, Request::Destroy);
     assert_eq!(fixture.state(listener), State::Destroying);
     // A request that arrives meanwhile is destroyed.
@@ -102,8 +75,7 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.in_state(channel, State::Listening);
     let child = fixture.report_request(listener);
-    fixture.submit(listener, Request::Destroy).unwrap();
-    fixture.expect_call("destroy_id", OK);
+    fixture.makes(listener, Request::Destroy, "destroy_id");
     assert_eq!(fixture.takes_call("destroy_id").id(), Some(child));
     let fault = fixture.reports(Err(Errno::EBADF)).unwrap_err();
     let target = cmid_proto::Target::Id(child);
@@ -116,8 +88,7 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
 
 #[test]
 fn a_child_goes_its_own_way_before_its_request_is_acked() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let other = fixture.channel(Acks::Explicit);
+    let (mut fixture, channel, other) = CoreFixture::on_two(Acks::Explicit);
     let listener = fixture.in_state(channel, State::Listening);
     let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));

@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, RefuseReason, Request, State};
 
-use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, accept, cm, connect};
+use crate::fixture::{CoreFixture, REJECT, accept, cm, connect};
 
 #[test]
 fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answers() {
@@ -14,8 +14,7 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
     }
     // TIMEWAIT_EXIT may not arrive by itself; a second disconnect causes it.
     for id in sides {
-        fixture.submit(id, Request::Disconnect).unwrap();
-        assert!(fixture.expect_call("disconnect", OK).unwrap().result.is_ok());
+        assert!(fixture.makes(id, Request::Disconnect, "disconnect").unwrap().result.is_ok());
         assert_eq!(fixture.state(id), State::TimeWait);
         fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
@@ -50,11 +49,9 @@ fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
     for from in [State::Requested, State::SidrReqReceived] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, from);
-        fixture.submit(id, REJECT).unwrap();
-        let failure = fixture.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        let failure = fixture.fails(id, REJECT, "reject", Errno::EINVAL);
         assert_eq!((failure.state, failure.errno), (from, Errno::EINVAL));
-        fixture.submit(id, accept()).unwrap();
-        fixture.expect_call("migrate_id", OK);
+        fixture.makes(id, accept(), "migrate_id");
         let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
         assert_eq!(failure.state, State::Failed);
         fixture.does(id, Request::Destroy);
@@ -153,8 +150,7 @@ fn without_a_qp_the_peer_may_go_between_its_answer_and_the_confirmation() {
 fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Responded);
-    fixture.submit(id, Request::Establish).unwrap();
-    let failure = fixture.expect_call("establish", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(id, Request::Establish, "establish", Errno::EINVAL);
     assert_eq!(failure.state, State::Responded);
     fixture.does(id, Request::Establish);
     fixture.ends(&[id], &[channel]);
@@ -215,19 +211,4 @@ fn a_destroyed_id_takes_its_unread_events_along_and_leaves_the_others_in_order()
     fixture.acks(read);
     assert_eq!(fixture.core.summary().counters.discarded, 3);
     fixture.ends(&ids, &[channel]);
-}
-
-#[test]
-fn requests_that_were_read_outlive_their_listener() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.id(Some(channel));
-    fixture.does(listener, LISTEN);
-    let (one, two) = (fixture.report_request(listener), fixture.report_request(listener));
-    fixture.sees(channel, one, cm(CmEvent::ConnectRequest));
-    fixture.does(one, accept());
-    fixture.submit(listener, Request::Destroy).unwrap();
-    fixture.all_well();
-    assert_eq!(fixture.core.state(two), None);
-    fixture.report_and_take(one, CmEvent::Established);
-    fixture.ends(&[one], &[channel]);
 }

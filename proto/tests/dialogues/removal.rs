@@ -1,15 +1,12 @@
 //! Device removal in every state and during every operation.
 
-use std::time::Duration;
-
 use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, CmOption, Errno, EventKind, IdKey, RefuseReason, Request, RequestKind, State,
     table,
 };
 
-use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw, to};
+use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, raw, to};
 
-const SOON: Duration = Duration::from_millis(2);
 const GONE: CmEvent = CmEvent::DeviceRemoval;
 
 fn living() -> impl Iterator<Item = State> {
@@ -58,8 +55,7 @@ fn every_operation_ends_by_the_removal() {
     for (from, request) in operations() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, from);
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, request, soon);
+        fixture.does_soon(id, request);
         fixture.report(id, GONE);
         fixture.sees(channel, id, cm(GONE));
         fixture.passes(SOON);
@@ -74,8 +70,7 @@ fn every_synchronous_wait_ends_with_enodev() {
         let id = fixture.in_state(channel, from);
         fixture.does(id, TO_SYNC);
         let private = fixture.core.channel(id).unwrap();
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, request, soon);
+        fixture.does_soon(id, request);
         fixture.report(id, GONE);
         assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ENODEV)), "{}", request.request_kind());
         assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(GONE));
@@ -88,8 +83,7 @@ fn every_synchronous_wait_ends_with_enodev() {
 fn a_migration_after_a_removal_ends_with_the_outcome_of_its_call() {
     for state in living() {
         for outcome in [OK, Err(Errno::ENXIO)] {
-            let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-            let there = fixture.channel(Acks::OnDelivery);
+            let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
             let id = fixture.in_state(here, state);
             fixture.report(id, GONE);
             fixture.submit(id, to(there)).unwrap();
@@ -104,11 +98,9 @@ fn a_migration_after_a_removal_ends_with_the_outcome_of_its_call() {
 
 #[test]
 fn a_migration_that_waits_for_acks_is_made_and_may_fail() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     fixture.report(id, GONE);
     fixture.acks(held);
@@ -127,8 +119,7 @@ fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
     fixture.report(listener, GONE);
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
     fixture.sees(channel, listener, cm(GONE));
-    fixture.submit(child, accept()).unwrap();
-    fixture.expect_call("migrate_id", OK);
+    fixture.makes(child, accept(), "migrate_id");
     fixture.expect_call("accept", Err(Errno::ENXIO));
     assert_eq!(fixture.state(child), State::Failed);
     // A request after the removal has no listener.
@@ -157,8 +148,7 @@ fn a_destroy_that_waits_or_is_due_takes_no_notice() {
     for waits in [true, false] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.in_state(channel, State::Connected);
-        fixture.report(id, CmEvent::AddrChange);
-        let held = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+        let held = fixture.owes(channel, id);
         fixture.submit(id, Request::Destroy).unwrap();
         if waits {
             assert_eq!(fixture.report(id, GONE), Admission::Late);

@@ -26,9 +26,4 @@ impl Start {
             Start::Child => core.next_child(),
         })
     }
-
-    /// Whether it makes its calls although acks are owed.
-    pub(crate) fn gives_up_acks(&self) -> bool {
-        matches!(self, Start::Request(_, Request::DestroyNow, _))
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, IdKey, Request, State};
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, IdKey, PortSpace, Request, State};
 
-use crate::fixture::{CoreFixture, OK, RESOLVE, accept, cm, connect, to};
+use crate::fixture::{BIND, CoreFixture, LISTEN, OK, RESOLVE, accept, cm, connect, group_addr, to};
 
 /// A synchronous id with a route.
 fn routed(fixture: &mut CoreFixture) -> IdKey {
@@ -121,8 +121,7 @@ fn a_deadline_ends_the_wait() {
 fn a_call_that_fails_is_no_wait() {
     let mut fixture = CoreFixture::new();
     let id = routed(&mut fixture);
-    fixture.submit(id, connect()).unwrap();
-    assert!(fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.is_err());
+    fixture.fails(id, connect(), "connect", Errno::EINVAL);
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.does(id, connect());
     fixture.ends(&[id], &[]);
@@ -133,23 +132,11 @@ fn the_private_channel_closes_with_its_id() {
     let mut fixture = CoreFixture::new();
     let id = connected(&mut fixture);
     let private = fixture.core.channel(id).unwrap();
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
+    assert!(fixture.makes(id, Request::Destroy, "destroy_id").unwrap().result.is_ok());
     assert!(fixture.core.channel_info(private).is_some());
     assert_eq!(fixture.expect_call("destroy_event_channel", OK), None);
     assert!(fixture.core.channel_info(private).is_none());
     fixture.ends(&[], &[]);
-}
-
-#[test]
-fn a_private_channel_that_cannot_be_closed_is_a_leak() {
-    let mut fixture = CoreFixture::new();
-    let id = fixture.id(None);
-    fixture.submit(id, Request::Destroy).unwrap();
-    fixture.expect_call("destroy_id", OK);
-    fixture.takes_call("destroy_event_channel");
-    assert!(fixture.reports(Err(Errno::EIO)).is_err());
-    assert_eq!((fixture.core.channels().count(), fixture.core.summary().counters.faults), (0, 1));
 }
 
 #[test]
@@ -205,14 +192,25 @@ fn events_that_no_request_waited_for_move_with_the_id_and_the_one_that_ended_a_r
 
 #[test]
 fn a_destroy_ends_a_wait() {
-    let mut fixture = CoreFixture::new();
-    let id = routed(&mut fixture);
-    let soon = fixture.within(Duration::from_secs(1));
-    fixture.does_until(id, connect(), soon);
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "no channel is left for the event");
-    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
-    fixture.ends(&[], &[]);
+    for request in [connect(), Request::GetRequest, Request::Join { addr: group_addr(1), send_only: false }] {
+        let mut fixture = CoreFixture::new();
+        let id = match request {
+            Request::GetRequest => fixture.id(None),
+            Request::Join { .. } => fixture.id_for(PortSpace::Udp, None),
+            _ => routed(&mut fixture),
+        };
+        match request {
+            Request::GetRequest => fixture.does(id, LISTEN),
+            Request::Join { .. } => fixture.does(id, BIND),
+            _ => {}
+        }
+        let soon = fixture.does_soon(id, request);
+        assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
+        let ended = fixture.makes(id, Request::Destroy, "destroy_id").unwrap();
+        assert!(ended.result.is_ok(), "no channel is left for the event");
+        assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
+        fixture.ends(&[], &[]);
+    }
 }
 
 /// On iWARP a destroy waits for the answer to a connect.
@@ -258,19 +256,4 @@ fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave()
     fixture.does(second, Request::Destroy);
     assert!(fixture.core.channel_info(private).is_none());
     fixture.ends(&[first], &[]);
-}
-
-#[test]
-fn a_request_that_is_destroyed_last_closes_the_channel_of_its_listener() {
-    let mut fixture = CoreFixture::new();
-    let listener = fixture.id(None);
-    fixture.does(listener, Request::Listen { backlog: 1 });
-    let private = fixture.core.channel(listener).unwrap();
-    let child = fixture.report_request(listener);
-    fixture.sees(private, child, cm(CmEvent::ConnectRequest));
-    fixture.does(listener, Request::Destroy);
-    fixture.does(child, accept());
-    fixture.submit(child, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).is_some());
-    fixture.ends(&[], &[]);
 }

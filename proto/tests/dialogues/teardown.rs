@@ -1,12 +1,8 @@
 //! Teardown: a disconnect that ends when memory may be reused.
 
-use std::time::Duration;
-
 use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, EventKind, IdKey, RefuseReason, Request, RequestKind, State};
 
-use crate::fixture::{CoreFixture, LISTEN, OK, TO_SYNC, cm, to};
-
-const SOON: Duration = Duration::from_millis(2);
+use crate::fixture::{CoreFixture, OK, SOON, TO_SYNC, cm, to};
 
 /// The core makes the second disconnect by itself, and reports no end of it.
 fn answers(fixture: &mut CoreFixture, id: IdKey) {
@@ -96,8 +92,7 @@ fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
     for (reported, events) in [(false, &[][..]), (true, &[CmEvent::Disconnected][..])] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Connected);
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, Request::Teardown, soon);
+        fixture.does_soon(id, Request::Teardown);
         for &kind in events {
             fixture.report_and_take(id, kind);
             answers(&mut fixture, id);
@@ -117,8 +112,7 @@ fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
 fn a_deadline_that_passes_before_the_second_disconnect_is_made_ends_it() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connected);
-    let soon = fixture.within(SOON);
-    fixture.does_until(id, Request::Teardown, soon);
+    fixture.does_soon(id, Request::Teardown);
     fixture.report_and_take(id, CmEvent::Disconnected);
     fixture.takes_call("disconnect");
     fixture.passes(SOON);
@@ -152,8 +146,7 @@ fn another_disconnect_leaves_the_teardown_its_deadline() {
     for outcome in [OK, Err(Errno::ENXIO)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Connected);
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, Request::Teardown, soon);
+        let soon = fixture.does_soon(id, Request::Teardown);
         fixture.submit(id, Request::Disconnect).unwrap();
         fixture.expect_call("disconnect", outcome);
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))));
@@ -171,11 +164,9 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
         IsDestroyed,
     }
     for then in [Then::Moves, Then::GivesUp, Then::HasNowhereToGo, Then::IsDestroyed] {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let there = fixture.channel(Acks::Explicit);
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
         let id = fixture.in_state(here, State::Closing);
-        fixture.report(id, CmEvent::AddrChange);
-        let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+        let held = fixture.owes(here, id);
         fixture.submit_until(id, to(there), fixture.within(SOON)).unwrap();
         fixture.report(id, CmEvent::Disconnected);
         fixture.takes_call("disconnect");
@@ -226,8 +217,7 @@ fn a_destroy_before_the_second_disconnect_takes_its_place() {
     fixture.report_and_take(id, CmEvent::Disconnected);
     fixture.takes_call("disconnect");
     fixture.refuses(id, to(channel), RefuseReason::Busy(RequestKind::Teardown));
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()));
+    assert_eq!(fixture.makes(id, Request::Destroy, "destroy_id").unwrap().result, Ok(()));
     fixture.no_call();
     fixture.no_event(channel);
     fixture.ends(&[], &[channel]);
@@ -244,8 +234,7 @@ fn in_synchronous_mode_it_ends_by_the_time_wait_its_deadline_or_the_removal() {
         let id = fixture.in_state(channel, State::Connected);
         fixture.does(id, TO_SYNC);
         let private = fixture.core.channel(id).unwrap();
-        let soon = fixture.within(SOON);
-        fixture.does_until(id, Request::Teardown, soon);
+        fixture.does_soon(id, Request::Teardown);
         fixture.refuses(id, Request::Disconnect, RefuseReason::Busy(RequestKind::Teardown));
         fixture.report(id, CmEvent::Disconnected);
         answers(&mut fixture, id);
@@ -268,8 +257,7 @@ fn it_goes_to_another_core_with_its_deadline() {
     let channel = one.channel(Acks::OnDelivery);
     let id = one.in_state(channel, State::Connected);
     one.does(id, TO_SYNC);
-    let soon = one.within(SOON);
-    one.does_until(id, Request::Teardown, soon);
+    let _soon = one.does_soon(id, Request::Teardown);
     one.report(id, CmEvent::Disconnected);
     let refused = one.core.release(id).map(drop).unwrap_err();
     assert!(refused.to_string().ends_with("teardown is under way"), "the second disconnect: {refused}");
@@ -281,13 +269,4 @@ fn it_goes_to_another_core_with_its_deadline() {
     two.passes(SOON);
     assert_eq!((two.core.sync_result(key), two.state(key)), (Some(Err(Errno::ETIMEDOUT)), State::Closed));
     two.ends(&[key], &[]);
-}
-
-#[test]
-fn nothing_but_a_connection_is_torn_down() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Bound);
-    fixture.does(id, LISTEN);
-    fixture.refuses(id, Request::Teardown, RefuseReason::NotConnected);
-    fixture.ends(&[id], &[channel]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, RequestKind};
 
-use crate::fixture::{CoreFixture, RESOLVE, cm, to};
+use crate::fixture::{CoreFixture, RESOLVE, to};
 
 #[test]
 fn a_channel_that_fails_while_acks_are_out_is_no_place_to_go_and_what_waits_goes_on() {
@@ -13,8 +13,7 @@ fn a_channel_that_fails_while_acks_are_out_is_no_place_to_go_and_what_waits_goes
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(here));
     fixture.does(id, RESOLVE);
-    fixture.report(id, CmEvent::AddrChange);
-    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    let held = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     while fixture.core.handle_unreadable(there) {}
     fixture.core.check();

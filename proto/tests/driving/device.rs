@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Outcome,
-    Pollable, Poller, PortSpace, RawEvent, Time, Transport,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Observer,
+    Outcome, Pollable, Poller, PortSpace, RawEvent, Time, Transport,
 };
 
 pub(crate) const PARAM: ConnParam = ConnParam {
@@ -211,6 +211,23 @@ pub(crate) fn channel_and_id(drive: &mut Driven, acks: Acks, space: PortSpace) -
     let id = drive.create_id(Some(channel), space).unwrap();
     calls(drive);
     (channel, id)
+}
+
+/// A drive with a channel and an id for connections on it.
+pub(crate) fn with_an_id(acks: Acks) -> (Driven, ChannelKey, IdKey) {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, acks, PortSpace::Tcp);
+    (drive, channel, id)
+}
+
+/// Makes a turn that leaves an event of the id to be taken from the channel, and takes it.
+pub(crate) fn delivers<P: Poller<Script>, O: Observer>(
+    drive: &mut Drive<Script, P, O>,
+    channel: ChannelKey,
+    id: IdKey,
+) {
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(channel).unwrap().id, id);
 }
 
 /// Queues an event at the device and reports its channel as readable.

@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Next, Poller, PortSpace, RawEvent, State, Time};
 
-use crate::device::{LIMITS, Script, addr, channel_and_id, driven, has};
+use crate::device::{LIMITS, Script, addr, channel_and_id, delivers, has, with_an_id};
 
 /// Like epoll with EPOLLET: a channel is reported again only when an event arrives.
 #[derive(Debug, Default)]
@@ -39,8 +39,7 @@ fn an_edge_triggered_poller_is_not_armed_where_ids_move_to() {
 
 #[test]
 fn a_channel_that_is_reported_once_is_read_once_per_event_until_a_read_finds_nothing() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     drive.device_mut().events.extend([(channel, RawEvent::new(id, CmEvent::AddrChange)); 3]);
     drive.readable(channel);
     for reads in 1..=3 {
@@ -60,14 +59,12 @@ fn a_channel_that_is_reported_once_is_read_once_per_event_until_a_read_finds_not
 /// An application takes as much as it likes from each of its channels.
 #[test]
 fn a_channel_is_read_for_those_who_ask_for_its_events_only() {
-    let mut drive = driven();
-    let (busy, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, busy, id) = with_an_id(Acks::OnDelivery);
     let (other, patient) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     for id in [id, id, patient] {
         has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     }
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(other).unwrap().id, patient);
+    delivers(&mut drive, other, patient);
     assert!(drive.next_event(other).is_none());
     assert_eq!((drive.device().reads, drive.device().events.len()), (2, 2));
     assert_eq!(drive.run(8), Next::Deliver);
@@ -78,8 +75,7 @@ fn a_channel_is_read_for_those_who_ask_for_its_events_only() {
 /// A turn that has an event for the application reads each private channel once.
 #[test]
 fn an_event_is_delivered_before_its_private_channel_is_read_again() {
-    let mut drive = driven();
-    let (channel, busy) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, busy) = with_an_id(Acks::OnDelivery);
     let patient = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     for id in [busy, patient] {
         drive.listen(id, 1).unwrap();
@@ -93,16 +89,14 @@ fn an_event_is_delivered_before_its_private_channel_is_read_again() {
     assert_eq!((drive.device().reads - before, drive.device().events.len()), (2, 1), "each channel once");
     assert_eq!([(); 2].map(|()| drive.next_event(channel).unwrap().id), [busy, patient]);
     assert!(drive.has_work());
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, busy);
+    delivers(&mut drive, channel, busy);
     assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 /// What is ready for the application does not keep a private channel from being read.
 #[test]
 fn a_private_channel_is_read_in_each_turn() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     let own = drive.create_id(None, PortSpace::Tcp).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     drive.resolve_addr(own, None, addr(2), Time::NEVER).unwrap();
@@ -116,15 +110,13 @@ fn a_private_channel_is_read_in_each_turn() {
 /// Events that are not delivered to the application end neither a turn nor the search for the next event.
 #[test]
 fn what_is_nothing_to_look_at_is_read_on() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     let gone = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.destroy(gone, Time::NEVER).unwrap();
     let stray = RawEvent::new(gone, CmEvent::AddrChange);
     drive.device_mut().events.extend([(channel, stray); 3]);
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    delivers(&mut drive, channel, id);
     assert_eq!((drive.device().events.len(), drive.core().summary().counters.stray), (0, 3));
     assert!(drive.next_event(channel).is_none());
 

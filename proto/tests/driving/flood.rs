@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PortSpace, RawEvent, State, Time};
 
-use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has};
+use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, delivers, driven, fails, has, with_an_id};
 
 /// Queues `requests` connection requests at the device. Each gets the key that the core gives it.
 fn queue_requests(drive: &mut Driven, listener: IdKey, requests: usize) -> ChannelKey {
@@ -105,8 +105,7 @@ fn a_flood_that_is_taken_does_not_delay_the_events_of_another_channel() {
 /// Many events in a row that concern no id do not keep the application in one call, and are not forgotten.
 #[test]
 fn a_flood_of_events_that_are_not_delivered_lets_the_application_go_on() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     let gone = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.destroy(gone, Time::NEVER).unwrap();
     drive.device_mut().events.extend([(channel, RawEvent::new(gone, CmEvent::AddrChange)); 100]);
@@ -116,8 +115,7 @@ fn a_flood_of_events_that_are_not_delivered_lets_the_application_go_on() {
     let left = drive.device().events.len();
     assert!((1..100).contains(&left), "{left}");
     // No new report is needed.
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    delivers(&mut drive, channel, id);
     assert!(drive.next_event(channel).is_none());
     assert_eq!((drive.run(8), drive.core().summary().counters.stray), (Next::Wait(None), 100));
 }
@@ -175,8 +173,7 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
 
 #[test]
 fn a_paused_channel_stays_unread_and_wakes_no_wait() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     drive.pause_channel(channel).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert_eq!(drive.run(8), Next::Wait(None));
@@ -184,8 +181,7 @@ fn a_paused_channel_stays_unread_and_wakes_no_wait() {
     assert_eq!((drive.device().reads, drive.has_work()), (0, false));
     drive.resume_channel(channel).unwrap();
     assert_eq!(drive.next_action(), Next::Deliver);
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    delivers(&mut drive, channel, id);
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
     drive.pause_channel(channel).unwrap_err();
@@ -211,27 +207,14 @@ fn a_paused_channel_among_others_does_not_keep_the_driver_awake() {
         assert_eq!((drive.run(8), drive.device().events.len()), (Next::Wait(None), 1));
         let (channel, id) = all[paused_at];
         drive.resume_channel(channel).unwrap();
-        assert_eq!(drive.run(8), Next::Deliver);
-        assert_eq!(drive.next_event(channel).unwrap().id, id);
+        delivers(&mut drive, channel, id);
     }
-}
-
-#[test]
-fn paused_channels_are_left_unread_by_the_same_turn() {
-    let mut drive = driven();
-    let all = [(); 3].map(|()| channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp));
-    for (channel, id) in all {
-        drive.pause_channel(channel).unwrap();
-        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    }
-    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), 0));
 }
 
 /// New connections stop while the channel of their listener at the device is paused.
 #[test]
 fn a_paused_listener_leaves_its_requests_unread_and_wakes_no_wait() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 2).unwrap();
     let device_channel = drive.core().device_channel(listener).unwrap();
     drive.pause_channel(device_channel).unwrap();
@@ -246,8 +229,7 @@ fn a_paused_listener_leaves_its_requests_unread_and_wakes_no_wait() {
 
 #[test]
 fn a_request_whose_id_cannot_be_moved_is_accepted_again() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 1).unwrap();
     let device_channel = queue_requests(&mut drive, listener, 2);
     assert_eq!(drive.run(8), Next::Deliver);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Next, Poller, PortSpace, RawEvent, Time};
 
-use crate::device::{LIMITS, Script, addr};
+use crate::device::{LIMITS, Script, addr, delivers};
 
 /// A poller that reports a channel for as long as it is readable.
 #[derive(Debug, Default)]
@@ -152,8 +152,7 @@ fn a_paused_channel_is_not_reported_until_it_is_resumed() {
     }
     assert_eq!((read(&drive), done(&drive)), ((0, 1), vec![("disarm", channel)]));
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    delivers(&mut drive, channel, id);
     assert_eq!(done(&drive), [("arm", channel)]);
     // An application that asks before the next turn does not read it either.
     drive.pause_channel(channel).unwrap();
@@ -174,14 +173,12 @@ fn where_an_id_has_moved_the_poller_looks_again() {
     drive.migrate(id, Some(other), Time::NEVER).unwrap();
     unread(&mut drive, id, 2);
     // The first is read without a report; the poller reports the second.
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(other).unwrap().id, id);
+    delivers(&mut drive, other, id);
     assert_eq!(done(&drive), [("arm", other)]);
     assert_eq!((read(&drive), drive.has_work()), ((1, 1), false));
     assert_eq!(drive.run(8), Next::Wait(None));
     drive.readable(other);
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(other).unwrap().id, id);
+    delivers(&mut drive, other, id);
     assert_eq!(done(&drive), [], "once");
 }
 
@@ -221,8 +218,7 @@ fn a_channel_that_is_not_reported_stays_so_when_other_ids_move() {
     drive.migrate(second, Some(other), Time::NEVER).unwrap();
     assert_eq!(done(&drive), []);
     drive.resume_channel(to).unwrap();
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(to).unwrap().id, first);
+    delivers(&mut drive, to, first);
     assert_eq!(done(&drive), [("arm", to)]);
 }
 
@@ -272,8 +268,7 @@ fn the_close_of_a_channel_changes_nothing_for_others() {
     drive.migrate(id, Some(to), Time::NEVER).unwrap();
     drive.close_channel(second).unwrap();
     unread(&mut drive, id, 2);
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(to).unwrap().id, id);
+    delivers(&mut drive, to, id);
     assert_eq!(done(&drive), [("arm", to)], "the id is still known as moved");
 }
 
@@ -291,16 +286,14 @@ fn where_an_id_has_moved_to_be_accepted_the_poller_need_not_look_again() {
         let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
         drive.device_mut().events.push_back((device_channel, request));
         drive.readable(device_channel);
-        assert_eq!(drive.run(8), Next::Deliver);
-        assert_eq!(drive.next_event(channel).unwrap().id, child);
+        delivers(&mut drive, channel, child);
         drive.accept(child, ConnParam { qp_num: 9, ..ConnParam::default() }, &[], Time::NEVER).unwrap();
         assert_eq!(drive.core().device_channel(child), Some(channel));
         assert!(!drive.has_work());
         unread(&mut drive, child, 2);
         for _ in 0..2 {
             drive.readable(channel);
-            assert_eq!(drive.run(8), Next::Deliver);
-            assert_eq!(drive.next_event(channel).unwrap().id, child);
+            delivers(&mut drive, channel, child);
         }
         assert_eq!(drive.run(8), Next::Wait(None));
     }
@@ -358,10 +351,4 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_one_without_a_clock_ha
     assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 1));
     assert_eq!(drive.next_event(channel).unwrap().id, id);
     assert_eq!(drive.run(8), Next::Wait(None));
-}
-
-#[test]
-fn the_clock_is_that_of_the_poller() {
-    let (drive, ..) = level();
-    assert_eq!(drive.within(std::time::Duration::from_nanos(5)), Time(7_005));
 }

@@ -10,6 +10,7 @@ use cmid_proto::{
 
 use crate::device::{
     PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed, take,
+    with_an_id,
 };
 
 fn reason(error: Error) -> Option<RefuseReason> {
@@ -21,8 +22,7 @@ fn reason(error: Error) -> Option<RefuseReason> {
 
 #[test]
 fn the_active_side() {
-    let mut drive = driven();
-    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, _, id) = with_an_id(Acks::OnDelivery);
     drive.bind(id, addr(1)).unwrap();
     drive.set_option(id, CmOption::Tos(4)).unwrap();
     routed(&mut drive, id);
@@ -43,8 +43,7 @@ fn a_teardown_on_iwarp_ends_with_disconnected() {
     for (transport, name, end) in
         [(Transport::Iwarp, "iWARP", State::Closed), (Transport::InfiniBand, "InfiniBand", State::Closing)]
     {
-        let mut drive = driven();
-        let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+        let (mut drive, _, id) = with_an_id(Acks::OnDelivery);
         routed(&mut drive, id);
         drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
         take(&mut drive, id, CmEvent::ConnectResponse);
@@ -73,8 +72,7 @@ fn a_datagram_service_on_iwarp_is_refused_and_a_listener_for_connections_is_not(
 /// A released listener takes its channel along, but not the ids on it.
 #[test]
 fn a_listener_is_released_without_the_ids_of_its_requests() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 8).unwrap();
     let children = [(); 3].map(|()| requested(&mut drive, listener));
     while drive.next_event(channel).is_some() {}
@@ -100,8 +98,7 @@ fn a_listener_is_released_without_the_ids_of_its_requests() {
 
 #[test]
 fn the_passive_side() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 8).unwrap();
     assert_eq!(calls(&mut drive), ["create_event_channel", "migrate_id", "listen"]);
     let [first, second, third] = [(); 3].map(|()| requested(&mut drive, listener));
@@ -129,8 +126,7 @@ fn a_synchronous_listener_takes_a_request() {
 
 #[test]
 fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
-    let mut drive = driven();
-    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, _, id) = with_an_id(Acks::OnDelivery);
     let made = Cell::new(0);
     let make = || {
         made.set(made.get() + 1);
@@ -197,8 +193,7 @@ fn memberships_are_joined_and_left() {
 
 #[test]
 fn a_migration_is_done_at_once_or_when_all_is_acked() {
-    let mut drive = driven();
-    let (here, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    let (mut drive, here, id) = with_an_id(Acks::Explicit);
     let there = drive.open_channel(Acks::Explicit).unwrap();
     assert_eq!(drive.migrate(id, Some(there), Time::NEVER).unwrap(), Progress::Done);
     report(&mut drive, id, CmEvent::AddrChange);
@@ -217,8 +212,7 @@ fn a_migration_is_done_at_once_or_when_all_is_acked() {
 #[test]
 fn the_calls_that_follow_a_request_are_made_at_once() {
     for destroys in [true, false] {
-        let mut drive = driven();
-        let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+        let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
         drive.listen(listener, 1).unwrap();
         let child = requested(&mut drive, listener);
         while drive.next_event(channel).is_some() {}
@@ -237,8 +231,7 @@ fn the_calls_that_follow_a_request_are_made_at_once() {
 
 #[test]
 fn what_is_not_there_or_does_not_come_to_be_is_an_error() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     assert!(matches!(drive.close_channel(channel), Err(Error::Refused(Refused::ChannelInUse { .. }))));
     fails(&mut drive, "create_id", Errno::ENOMEM);
     assert_eq!(drive.create_id(Some(channel), PortSpace::Tcp).unwrap_err().errno(), Errno::ENOMEM);

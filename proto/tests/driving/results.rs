@@ -5,11 +5,11 @@ use std::io;
 use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason};
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent,
+    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, RawEvent,
     ReceivedParam, RejectCode, RequestKind, Status, Time, memory,
 };
 
-use crate::device::{channel_and_id, driven, report};
+use crate::device::{driven, report, with_an_id};
 
 fn event(kind: EventKind, status: i32) -> Event {
     let raw = RawEvent::new(IdKey::from_parts(0, 1, 1).unwrap(), CmEvent::Established);
@@ -128,8 +128,7 @@ fn times_are_seconds() {
 
 #[test]
 fn the_error_of_an_ack_becomes_an_io_error() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::Explicit);
     report(&mut drive, id, CmEvent::AddrChange);
     let event = drive.next_event(channel).unwrap();
     let refused = driven().ack(event.ack_token.unwrap()).unwrap_err();

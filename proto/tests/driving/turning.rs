@@ -7,52 +7,16 @@ use cmid_proto::{
 };
 
 use crate::device::{
-    LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed, take,
+    LIMITS, addr, calls, channel_and_id, delivers, driven, fails, has, is_empty, report, requested, routed, take,
+    with_an_id,
 };
 
 const CHANGE: CmEvent = CmEvent::AddrChange;
 
-/// An application takes any number of events per turn, and loses none.
-#[test]
-fn events_that_are_not_taken_are_reported_again() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    for _ in 0..3 {
-        has(&mut drive, RawEvent::new(id, CHANGE));
-    }
-    for left in [2, 1, 0] {
-        assert_eq!((drive.run(2), drive.next_action()), (Next::Deliver, Next::Deliver));
-        assert_eq!(drive.device().events.len(), left + 1, "it is read when it is asked for");
-        assert_eq!(drive.next_event(channel).unwrap().id, id);
-    }
-    // The channel stays to be read until a read finds nothing.
-    assert_eq!(drive.run(2), Next::Deliver);
-    assert!(drive.next_event(channel).is_none());
-    assert_eq!(drive.run(2), Next::Wait(None));
-    assert!(!drive.has_work());
-}
-
-#[test]
-fn a_busy_channel_does_not_keep_the_others_waiting() {
-    let mut drive = driven();
-    let (busy, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    let (other, patient) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    for id in [id, id, patient] {
-        has(&mut drive, RawEvent::new(id, CHANGE));
-    }
-    assert_eq!(drive.next_event(busy).unwrap().id, id);
-    // The event of another channel stays at the device.
-    assert_eq!(drive.device().events.len(), 2);
-    assert_eq!(drive.next_event(other).unwrap().id, patient);
-    assert!(drive.next_event(other).is_none());
-    assert_eq!(drive.next_event(busy).unwrap().id, id);
-}
-
 /// An application that takes no events of a channel pauses it.
 #[test]
 fn what_waits_on_a_paused_channel_is_no_reason_to_run_the_application() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 2).unwrap();
     let first = requested(&mut drive, listener);
     assert_eq!(drive.next_action(), Next::Deliver);
@@ -66,32 +30,14 @@ fn what_waits_on_a_paused_channel_is_no_reason_to_run_the_application() {
     assert_eq!(drive.next_event(channel).unwrap().id, first);
     drive.resume_channel(channel).unwrap();
     drive.core().check();
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, second);
+    delivers(&mut drive, channel, second);
     assert!(drive.next_event(channel).is_none());
     while drive.run(8) != Next::Wait(None) {}
 }
 
-/// A read may find any number of events that are delivered nowhere.
-#[test]
-fn the_application_gets_control_back_however_many_events_are_late() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    for _ in 0..100 {
-        has(&mut drive, RawEvent::new(id, CmEvent::Established));
-    }
-    has(&mut drive, RawEvent::new(id, CHANGE));
-    assert!(drive.next_event(channel).is_none());
-    assert!(drive.device().events.len() > 1, "it has stopped");
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().cm(), Some(CHANGE));
-    assert_eq!(drive.core().summary().counters.faults, 100);
-}
-
 #[test]
 fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     routed(&mut drive, id);
     drive.connect(id, crate::device::PARAM, b"", Time::NEVER).unwrap();
     take(&mut drive, id, CmEvent::ConnectResponse);
@@ -110,8 +56,7 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
 /// Events of an id in synchronous mode that end no request wait in the core.
 #[test]
 fn at_the_limit_on_events_a_channel_waits_until_there_is_room() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     let sync = drive.create_id(None, PortSpace::Tcp).unwrap();
     for _ in 0..=LIMITS.events {
         has(&mut drive, RawEvent::new(sync, CHANGE));
@@ -137,8 +82,7 @@ fn at_the_limit_on_events_a_channel_waits_until_there_is_room() {
 
 #[test]
 fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 1).unwrap();
     let mut ids = Vec::new();
     while let Ok(id) = drive.create_id(Some(channel), PortSpace::Tcp) {
@@ -160,8 +104,7 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps
 
 #[test]
 fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     drive.set_now(Time(1_000));
     let deadline = drive.within(Duration::from_nanos(500));
     drive.resolve_addr(id, None, addr(2), deadline).unwrap();
@@ -181,8 +124,7 @@ fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
 
 #[test]
 fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     drive.device_mut().unreadable = Some(Errno::EFAULT);
     drive.readable(channel);
     assert!(drive.next_event(channel).is_none());
@@ -219,8 +161,7 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
 
 #[test]
 fn the_newest_faults_are_kept() {
-    let mut drive = driven();
-    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, _, id) = with_an_id(Acks::OnDelivery);
     take(&mut drive, id, CmEvent::Rejected);
     for _ in 0..64 {
         take(&mut drive, id, CmEvent::Established);
@@ -232,8 +173,7 @@ fn the_newest_faults_are_kept() {
 
 #[test]
 fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::Explicit);
     report(&mut drive, id, CHANGE);
     let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();
     assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::WhenAcked);
@@ -243,8 +183,7 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     assert!(drive.next_event(channel).is_some());
 
     // An ack token of another driver is refused.
-    let mut other = driven();
-    let (channel, id) = channel_and_id(&mut other, Acks::Explicit, PortSpace::Tcp);
+    let (mut other, channel, id) = with_an_id(Acks::Explicit);
     report(&mut other, id, CHANGE);
     let ack_token = other.next_event(channel).unwrap().ack_token.unwrap();
     let refused = drive.ack(ack_token).unwrap_err();
@@ -253,8 +192,7 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
 
 #[test]
 fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 1).unwrap();
     calls(&mut drive);
     let child = requested(&mut drive, listener);
@@ -274,8 +212,7 @@ fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
 /// For loops without descriptors: events that no poller has reported.
 #[test]
 fn all_channels_are_read_once_when_all_are_readable() {
-    let mut drive = driven();
-    let (first, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, first, id) = with_an_id(Acks::OnDelivery);
     let closed = drive.open_channel(Acks::OnDelivery).unwrap();
     let (second, other) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     let listener = drive.create_id(Some(first), PortSpace::Tcp).unwrap();

@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Event, Fault, Limits, Next, PortSpace, RawEvent, State, Time};
 
-use crate::device::{Driven, addr, channel_and_id, driven, has, is_empty};
+use crate::device::{Driven, addr, channel_and_id, delivers, driven, has, is_empty, with_an_id};
 
 /// Makes turns until the driver may block. The application asks for an event of the channel in each.
 fn sleeps(drive: &mut Driven, channel: ChannelKey) -> Vec<Event> {
@@ -18,8 +18,7 @@ fn sleeps(drive: &mut Driven, channel: ChannelKey) -> Vec<Event> {
 
 #[test]
 fn an_event_behind_a_read_that_failed_is_delivered_without_another_wake_up() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     drive.device_mut().unreadable = Some(Errno::EIO);
     assert_eq!(drive.run(8), Next::Deliver);
@@ -27,16 +26,14 @@ fn an_event_behind_a_read_that_failed_is_delivered_without_another_wake_up() {
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EIO }));
     // The driver must not sleep, because no new edge follows.
     assert_eq!(drive.next_action(), Next::Deliver);
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    delivers(&mut drive, channel, id);
     assert!(sleeps(&mut drive, channel).is_empty());
 }
 
 /// The channel of a listener is read by the turn.
 #[test]
 fn an_event_behind_a_failed_read_of_a_private_channel_is_delivered_without_another_wake_up() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 1).unwrap();
     let own = has(&mut drive, RawEvent::new(listener, CmEvent::AddrChange));
     drive.device_mut().unreadable = Some(Errno::EIO);
@@ -45,15 +42,13 @@ fn an_event_behind_a_failed_read_of_a_private_channel_is_delivered_without_anoth
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel: own, errno: Errno::EIO }));
     assert!(drive.next_event(channel).is_none());
     assert_eq!(drive.next_action(), Next::Again);
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, listener);
+    delivers(&mut drive, channel, listener);
     assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 #[test]
 fn a_failed_read_is_not_tried_again_for_the_same_question_and_the_other_channels_are_read() {
-    let mut drive = driven();
-    let (bad, _) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, bad, _) = with_an_id(Acks::OnDelivery);
     let (good, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().broken = Some((bad, Errno::EIO));
     drive.readable(bad);
@@ -93,8 +88,7 @@ fn a_failed_read_of_a_private_channel_is_not_tried_again_in_the_same_turn_and_th
 
 #[test]
 fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
     drive.device_mut().broken = Some((channel, Errno::EBADF));
     drive.readable(channel);
@@ -120,8 +114,7 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
 
 #[test]
 fn a_private_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
-    let mut drive = driven();
-    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 1).unwrap();
     let own = drive.core().device_channel(listener).unwrap();
     drive.device_mut().broken = Some((own, Errno::EBADF));
@@ -134,14 +127,12 @@ fn a_private_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
 
 #[test]
 fn a_failed_channel_is_tried_again_when_it_is_resumed() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     drive.device_mut().broken = Some((channel, Errno::EIO));
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert!(sleeps(&mut drive, channel).is_empty());
     assert!(drive.core().channel_info(channel).is_some_and(|it| it.has_failed));
     drive.device_mut().broken = None;
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    delivers(&mut drive, channel, id);
 }

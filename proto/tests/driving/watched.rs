@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, CmEvent, Device, Errno, Error, PortSpace, RawEvent, Time};
 
-use crate::device::{addr, calls, channel_and_id, driven, fails, has, is_empty};
+use crate::device::{addr, calls, driven, fails, has, is_empty, with_an_id};
 
 #[test]
 fn a_channel_is_waited_for_from_its_opening_to_its_closing() {
@@ -89,8 +89,7 @@ fn an_id_that_the_device_does_not_adopt_leaves_nothing() {
 
 #[test]
 fn everything_else_is_the_devices() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     let device = drive.device_mut();
     assert_eq!((device.local_addr(id), device.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));

@@ -254,13 +254,6 @@ fn numbers_of_errors_have_their_names() {
     assert_eq!((Errno(0).symbol(), Errno(-3).to_string().as_str()), (None, "errno -3"));
 }
 
-#[test]
-fn a_vector_is_a_buffer() {
-    let buffer = vec![0; 3];
-    assert_eq!((memory::Buffer::len(&buffer), memory::Buffer::is_empty(&buffer)), (3, false));
-    assert!(memory::Buffer::is_empty(&Vec::new()));
-}
-
 /// `main` prints the Debug form, and a chain of errors prints each source.
 #[test]
 fn an_error_prints_itself_once_and_in_words() {

@@ -40,7 +40,7 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         fixture.report(id, CmEvent::AddrChange);
         let [joined, other, lost] = [JOINED, JOINED, LOST].map(|kind| fixture.expect_event(channel, id, cm(kind)));
         let own = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
-        assert_eq!(fixture.core.id_info(id).map_or(0, |it| it.owed), 4);
+        assert_eq!(fixture.owed(id), 4);
         fixture.submit(id, leave(one)).unwrap();
         assert!(fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Leave))));
         fixture.no_call();
@@ -53,7 +53,7 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         assert_eq!(fixture.expect_call("leave_multicast", outcome), None, "it ends by event");
         let event = fixture.sees(channel, id, EventKind::Left);
         assert_eq!((event.group, event.result(), &event.ack_token), (Some(one), outcome, &None));
-        assert_eq!((fixture.core.group_at(id, at(1)), fixture.core.id_info(id).map_or(0, |it| it.owed)), (None, 2));
+        assert_eq!((fixture.core.group_at(id, at(1)), fixture.owed(id)), (None, 2));
         assert!(!fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Leave))));
         fixture.acks(other);
         fixture.acks(own);
@@ -69,8 +69,7 @@ fn a_leave_goes_at_once_while_only_other_events_of_the_id_are_not_acked() {
     report(&mut fixture, id, two, JOINED, 0);
     fixture.report(id, CmEvent::AddrChange);
     let held = [JOINED, CmEvent::AddrChange].map(|kind| fixture.expect_event(channel, id, cm(kind)));
-    fixture.submit(id, leave(one)).unwrap();
-    assert!(fixture.expect_call("leave_multicast", OK).unwrap().result.is_ok());
+    assert!(fixture.makes(id, leave(one), "leave_multicast").unwrap().result.is_ok());
     fixture.no_event(channel);
     held.into_iter().for_each(|event| fixture.acks(event));
     fixture.ends(&[id], &[channel]);
@@ -81,8 +80,7 @@ fn a_leave_that_fails_has_left() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = bound(&mut fixture, Some(channel));
     let group = member(&mut fixture, channel, id, 1);
-    fixture.submit(id, leave(group)).unwrap();
-    let failure = fixture.expect_call("leave_multicast", Err(Errno::EADDRNOTAVAIL)).unwrap().result.unwrap_err();
+    let failure = fixture.fails(id, leave(group), "leave_multicast", Errno::EADDRNOTAVAIL);
     assert_eq!((failure.call, failure.errno), ("leave_multicast", Errno::EADDRNOTAVAIL));
     assert_eq!(fixture.core.summary().groups, 0);
     fixture.ends(&[id], &[channel]);
@@ -135,8 +133,7 @@ fn a_leave_that_waits_for_acks_holds_up_no_other_request() {
 #[test]
 fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
     for moves in [false, true] {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let there = fixture.channel(Acks::Explicit);
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
         let id = bound(&mut fixture, Some(here));
         let group = begins(&mut fixture, id, 1, Time::NEVER);
         report(&mut fixture, id, group, JOINED, 0);
@@ -199,8 +196,7 @@ fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_
         fixture.no_call();
         fixture.no_event(channel);
         assert_eq!((fixture.state(id), fixture.core.summary().groups), (State::Failed, 2));
-        fixture.submit(id, leave(group)).unwrap();
-        assert_eq!(fixture.expect_call("leave_multicast", OK).unwrap().result, Ok(()));
+        assert_eq!(fixture.makes(id, leave(group), "leave_multicast").unwrap().result, Ok(()));
         fixture.no_event(channel);
         fixture.ends(&[id], &[channel]);
     }

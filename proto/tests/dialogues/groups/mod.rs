@@ -6,13 +6,11 @@ mod synchronous;
 mod with_the_id;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use cmid_proto::{Admission, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, RawEvent, Request, Time};
 
-use crate::fixture::{BIND, CoreFixture, cm, raw};
+use crate::fixture::{BIND, CoreFixture, SOON, cm, raw};
 
-const SOON: Duration = Duration::from_millis(2);
 const JOINED: CmEvent = CmEvent::MulticastJoin;
 const LOST: CmEvent = CmEvent::MulticastError;
 

@@ -1,9 +1,9 @@
 //! Joining in synchronous mode.
 
-use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
+use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, RequestKind, State, Time};
 
 use super::{JOINED, LOST, SOON, begins, bound, join, leave, report};
-use crate::fixture::{CoreFixture, OK, TO_SYNC, cm, to};
+use crate::fixture::{CoreFixture, TO_SYNC, cm, to};
 
 #[test]
 fn in_synchronous_mode_a_join_waits_for_its_answer() {
@@ -75,8 +75,7 @@ fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
 fn in_synchronous_mode_a_join_that_fails_at_once_is_no_wait() {
     let mut fixture = CoreFixture::new();
     let id = bound(&mut fixture, None);
-    fixture.submit(id, join(1)).unwrap();
-    assert!(fixture.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.is_err());
+    fixture.fails(id, join(1), "join_multicast", Errno::EINVAL);
     assert_eq!(fixture.core.sync_result(id), None);
     begins(&mut fixture, id, 1, Time::NEVER);
     fixture.ends(&[id], &[]);
@@ -100,16 +99,4 @@ fn a_synchronous_join_that_leaves_that_mode_ends_by_event() {
         assert_eq!(fixture.core.sync_result(id), None);
         fixture.ends(&[id], &[channel]);
     }
-}
-
-#[test]
-fn a_destroy_ends_a_synchronous_join() {
-    let mut fixture = CoreFixture::new();
-    let id = bound(&mut fixture, None);
-    let soon = fixture.within(SOON);
-    begins(&mut fixture, id, 1, soon);
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
-    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
-    fixture.ends(&[], &[]);
 }

@@ -9,8 +9,7 @@ use crate::fixture::{CoreFixture, OK, TO_SYNC, addr, cm, to};
 
 #[test]
 fn a_migration_takes_memberships_and_their_events_along() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let id = bound(&mut fixture, Some(here));
     let soon = fixture.within(SOON);
     let groups = [1, 2, 3].map(|last| begins(&mut fixture, id, last, if last == 3 { soon } else { Time::NEVER }));
@@ -127,8 +126,7 @@ fn a_listener_and_an_id_that_has_failed_are_members_still() {
 
     let other = bound(&mut fixture, Some(channel));
     let group = begins(&mut fixture, other, 1, Time::NEVER);
-    let soon = fixture.within(SOON);
-    fixture.does_until(other, Request::ResolveAddr { src: None, dst: addr(9) }, soon);
+    let _soon = fixture.does_soon(other, Request::ResolveAddr { src: None, dst: addr(9) });
     fixture.passes(SOON);
     fixture.sees(channel, other, EventKind::DeadlinePassed(RequestKind::ResolveAddr));
     assert_eq!(fixture.state(other), State::Failed);
