@@ -3,7 +3,6 @@
 
 use super::Core;
 use super::begun::{Begun, DONE, Following, Part, RequestOf, Unacked};
-use crate::call::Outcome;
 use crate::cells::{Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::deadlines::Deadlines;
@@ -155,12 +154,8 @@ impl Core {
         }
     }
 
-    /// Applies the outcome of a request that is one call.
-    pub(super) fn request_ended(&mut self, of: &RequestOf<'_>, cell: Cell, outcome: Outcome) -> Following {
-        let Err(errno) = outcome else {
-            self.requested(of, cell);
-            return DONE;
-        };
+    /// Applies the failure of a request that is one call.
+    pub(super) fn request_failed(&mut self, of: &RequestOf<'_>, errno: Errno) -> Following {
         let (key, request_kind) = (of.id, of.request.request_kind());
         let Some(id) = self.ids.get_mut(key) else { return DONE };
         note(id, of.request, false);

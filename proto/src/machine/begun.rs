@@ -210,7 +210,10 @@ impl Core {
             Part::Close { channel, asked } => self.closed(channel, asked, outcome),
             Part::OpenToCreate { channel, id, port_space } => self.opened_to_create(channel, id, port_space, outcome),
             Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
-            Part::Request { cell, .. } => of.map_or(DONE, |of| self.request_ended(of, cell, outcome)),
+            Part::Request { .. } => match (of, outcome) {
+                (Some(of), Err(errno)) => self.request_failed(of, errno),
+                _ => DONE,
+            },
             Part::Uncalled => of.map_or(DONE, |of| self.uncalled(of)),
             Part::MoveToAccept { cell } => of.map_or(DONE, |of| self.moved_to_accept(of.id, cell, outcome)),
             Part::Join => of.map_or(DONE, |of| self.joined(of, outcome)),
