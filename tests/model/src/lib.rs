@@ -26,6 +26,7 @@ mod input;
 pub mod kernel;
 pub mod migrate;
 mod model;
+pub mod one_host;
 pub mod ops;
 #[cfg(feature = "devices")]
 pub mod pair;
