@@ -47,7 +47,8 @@ impl Kernel {
             Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Phase::AddrResolved,
             Call::Connect { .. } => self.with_device(no, call) && stage == Phase::RouteResolved,
             Call::Accept { .. } => {
-                let shares = |other: &Id| other.stage == Phase::Listen && other.file == self.id(no).file;
+                let listens = |other: &Id| other.stage == Phase::Listen && !other.removed;
+                let shares = |other: &Id| listens(other) && other.file == self.id(no).file;
                 assert!(
                     !self.ids.values().any(shares),
                     "{call:?} on the channel of a listener: requests delay its events"
