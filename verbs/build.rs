@@ -5,8 +5,8 @@ fn main() {
     #[cfg(feature = "rdma-sys")]
     if let Err(reason) = libclang::check() {
         println!(
-            "cargo::error={reason}. Install libclang 15 or older and set LIBCLANG_PATH, or use the bindings of \
-             cmid-verbs: default-features = false, features = [\"prebuilt\"] (of a driver: the feature verbs-prebuilt)"
+            "cargo::error={reason}. Install libclang 15 or older and set LIBCLANG_PATH, or build cmid-verbs without the feature \
+             rdma-sys: it then loads the libraries at run time"
         );
     }
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::CreateError;
+use cmid_proto::handshake::{Connected, Dial, DialTo};
 use cmid_proto::{
-    CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData,
-    ReceivedParam, RefuseReason, Refused, RequestKind, State,
+    CmEvent, CmOption, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, Poller,
+    PortSpace, PrivateData, ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;
 use crate::driver::{Blocking, Ready, WaitFor};
-use crate::endpoint::Endpoint;
+use crate::endpoint::set;
 use crate::error::Error;
 
 /// Options of a connect or accept.
@@ -100,39 +101,35 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         let canceller = canceller(options.canceller.as_ref())?;
         let mut driver = Blocking::observed(device, Limits::SINGLE, canceller, observer);
         let deadline = driver.drive().within(options.timeout);
-        let id = driver.create_endpoint(&Endpoint {
-            port_space: PortSpace::Tcp,
-            src: options.source,
-            dst: Some(peer),
-            settings: options.settings,
-            timeout: options.timeout,
-        })?;
-        if let Some(ece) = options.ece {
-            driver.drive().set_ece(id, ece)?;
-        }
-        let qp = driver.drive().attach_qp(id, attach)?;
-        driver.drive().connect(id, options.param, options.private_data, deadline)?;
-        driver.finish(id, RequestKind::Connect)?;
-        Ok((Connection::established(driver, id), qp))
-    }
-
-    /// Wraps an id that has completed its connect or accept.
-    pub(crate) fn established(mut driver: Blocking<D, O>, id: IdKey) -> Self {
-        let (param, private_data) = match driver.drive().core().sync_event(id) {
-            Some(event) => (event.param, event.private_data),
-            None => (ReceivedParam::default(), PrivateData::EMPTY),
+        let id = driver.drive().create_id(None, PortSpace::Tcp)?;
+        set(&mut driver, id, options.settings)?;
+        let to = DialTo {
+            source: options.source,
+            param: options.param,
+            private_data: PrivateData::copy_of(options.private_data),
+            ..DialTo::new(peer)
         };
-        Connection { driver, id, param, private_data, unsure: false }
+        let mut dial = Dial::start_on(driver.drive(), id, &to, deadline)?;
+        let mut attach = Some(attach);
+        let connected = driver.shake_hands(id, |drive| {
+            dial.poll(drive, |drive, id| attach_with(drive, id, options.ece, attach.take()))
+        })?;
+        Ok(Connection::of(driver, connected))
     }
 
-    /// Returns the parameters in the peer's reply. All are zero on the passive side, where the connection request
-    /// contains them.
+    /// Wraps the id of a handshake.
+    pub(crate) fn of<Q>(driver: Blocking<D, O>, connected: Connected<Q>) -> (Self, Q) {
+        let Connected { id, attached, param, private_data, .. } = connected;
+        (Connection { driver, id, param, private_data, unsure: false }, attached)
+    }
+
+    /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
         self.param
     }
 
-    /// Returns the private data in the peer's reply, padded with zeros by the transport.
+    /// Returns the peer's private data, of its reply or its connection request, padded with zeros by the transport.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
@@ -149,7 +146,7 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
-        cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
+        Device::local_addr(self.driver.view().device(), self.id)
     }
 
     /// Returns the peer's address.
@@ -157,7 +154,7 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
-        cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
+        Device::peer_addr(self.driver.view().device(), self.id)
     }
 
     /// Returns the id and its driver, for requests that this type does not have. Take events only with
@@ -268,6 +265,20 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     fn note_teardown(&mut self) {
         self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
     }
+}
+
+/// Sets the options of enhanced connection establishment, then attaches the QP. A handshake does so once.
+pub(crate) fn attach_with<D: Device, P: Poller<D>, O: Observer, Q>(
+    drive: &mut Drive<D, P, O>,
+    id: IdKey,
+    ece: Option<Ece>,
+    attach: Option<impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>>,
+) -> Result<Q, cmid_proto::Error> {
+    let attach = attach.ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
+    if let Some(ece) = ece {
+        drive.set_ece(id, ece)?;
+    }
+    drive.attach_qp(id, attach)
 }
 
 pub(crate) fn canceller(given: Option<&Canceller>) -> Result<Canceller, Error> {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use cmid_proto::handshake::{Connected, HandshakeError};
 use cmid_proto::{
     ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
@@ -373,9 +374,31 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         })
     }
 
+    /// Synchronous mode: polls a handshake of an id after each of its requests, until it returns its result.
+    pub(crate) fn shake_hands<Q>(
+        &mut self,
+        id: IdKey,
+        mut poll: impl FnMut(&mut Drive<D, Channels, O>) -> Result<Option<Connected<Q>>, HandshakeError>,
+    ) -> Result<Connected<Q>, Error> {
+        loop {
+            let during = self.open_request(id).map_or("handshake", RequestKind::name);
+            self.await_end(id, Time::NEVER, during)?;
+            if let Some(connected) = poll(&mut self.drive)? {
+                return Ok(connected);
+            }
+            if self.open_request(id).is_none() {
+                return Err(Error::NotSynchronous { during });
+            }
+        }
+    }
+
+    fn open_request(&self, id: IdKey) -> Option<RequestKind> {
+        self.drive.core().id_info(id).and_then(|it| it.sync_open)
+    }
+
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
         let mut last = false;
-        while self.drive().core().id_info(id).and_then(|it| it.sync_open).is_some() {
+        while self.open_request(id).is_some() {
             // A sleep does not end for an event that the core has no room for.
             if self.is_full(id) {
                 self.take_aside();

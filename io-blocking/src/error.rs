@@ -2,7 +2,8 @@
 
 use std::{fmt, io};
 
-use cmid_proto::{Errno, Event, RefuseReason, Refused};
+use cmid_proto::handshake::HandshakeError;
+use cmid_proto::{Errno, Event, EventError, RefuseReason, Refused};
 
 /// The reason why a blocking call failed. Its `Debug` form is its text, because a `main` that returns it prints that.
 #[derive(thiserror::Error)]
@@ -66,6 +67,19 @@ impl From<cmid_proto::Error> for Error {
             Error::TimedOut { during: request.name() }
         } else {
             Error::Core(error)
+        }
+    }
+}
+
+impl From<HandshakeError> for Error {
+    fn from(error: HandshakeError) -> Self {
+        match error {
+            HandshakeError::Request(error) => Error::Core(error),
+            HandshakeError::Ended { during, error: EventError { errno, event } } => {
+                Error::Ended { during: during.name(), errno, event: Box::new(event) }
+            }
+            HandshakeError::TimedOut { during } => Error::TimedOut { during: during.name() },
+            other => Error::Wait(other.errno()),
         }
     }
 }

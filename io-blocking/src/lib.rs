@@ -76,7 +76,7 @@ pub use cmid_proto as proto;
 pub use cmid_sim as sim;
 #[cfg(feature = "trace")]
 pub use cmid_trace as trace;
-#[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
+#[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use connection::{Connection, Options};
 pub use driver::{Blocking, Ready};

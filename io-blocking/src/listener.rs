@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::CreateError;
+use cmid_proto::handshake;
 use cmid_proto::{
-    CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData, ReceivedParam, Request,
+    CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request,
     RequestKind, Time,
 };
 
 use crate::cancel::Canceller;
-use crate::connection::{Connection, Options, canceller};
+use crate::connection::{Connection, Options, attach_with, canceller};
 use crate::driver::{Blocking, Ready};
 use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
@@ -137,7 +138,10 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
 
     fn take_in(&mut self, request: Event) -> Result<Incoming<D, O>, Error> {
         match self.hand_over(request.id) {
-            Ok((driver, id)) => Ok(Incoming { driver, id, param: request.param, private_data: request.private_data }),
+            Ok((mut driver, id)) => match handshake::Incoming::new(driver.drive(), Event { id, ..request }) {
+                Ok(request) => Ok(Incoming { driver, request }),
+                Err(event) => Err(Refused::NoSuchId { id: event.id, request: RequestKind::Accept }.into()),
+            },
             Err(error) => {
                 // Unless the id has been released: the drop of its handle has rejected the peer.
                 if self.driver.view().core().state(request.id).is_some() {
@@ -164,22 +168,20 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
 #[derive(Debug)]
 pub struct Incoming<D: Pollable, O: Observer = ()> {
     driver: Blocking<D, O>,
-    id: IdKey,
-    param: ReceivedParam,
-    private_data: PrivateData,
+    request: handshake::Incoming,
 }
 
 impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// Returns the peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
-        self.param
+        self.request.param()
     }
 
     /// Returns the peer's private data, padded with zeros by the transport.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
-        &self.private_data
+        self.request.private_data()
     }
 
     /// Returns the peer's address.
@@ -187,7 +189,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
-        cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
+        self.request.peer_addr(self.driver.view())
     }
 
     /// Returns the local address that the peer connected to.
@@ -195,13 +197,13 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
-        cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
+        self.request.local_addr(self.driver.view())
     }
 
     /// Returns the id and its driver, for requests that this type does not have, such as reading the peer's options of
     /// enhanced connection establishment, or rejecting them.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D, O>) {
-        (self.id, &mut self.driver)
+        (self.request.id(), &mut self.driver)
     }
 
     /// Accepts the request and waits for the peer's confirmation. `attach` creates the QP and attaches it to the id.
@@ -211,22 +213,23 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// [`Error::Core`] with `EINVAL` if the peer no longer waits, or if `attach` failed, [`Error::Ended`],
     /// [`Error::TimedOut`], [`Error::Cancelled`]. An error releases all resources of the connection.
     pub fn accept<Q>(
-        mut self,
+        self,
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<(Connection<D, O>, Q), Error> {
+        let Incoming { mut driver, request } = self;
+        let id = request.id();
         if let Some(canceller) = &options.canceller {
-            self.driver.set_canceller(canceller.clone());
+            driver.set_canceller(canceller.clone());
         }
-        set(&mut self.driver, self.id, options.settings)?;
-        if let Some(ece) = options.ece {
-            self.driver.drive().set_ece(self.id, ece)?;
-        }
-        let qp = self.driver.drive().attach_qp(self.id, attach)?;
-        let deadline = self.driver.drive().within(options.timeout);
-        self.driver.drive().accept(self.id, options.param, options.private_data, deadline)?;
-        self.driver.finish(self.id, RequestKind::Accept)?;
-        Ok((Connection::established(self.driver, self.id), qp))
+        set(&mut driver, id, options.settings)?;
+        let drive = driver.drive();
+        let deadline = drive.within(options.timeout);
+        let mut serve = request.accept(drive, options.param, options.private_data, deadline, |drive, id| {
+            attach_with(drive, id, options.ece, Some(attach))
+        })?;
+        let connected = driver.shake_hands(id, |drive| serve.poll(drive))?;
+        Ok(Connection::of(driver, connected))
     }
 
     /// Rejects the request with `reason` as private data, at most 148 bytes.
@@ -234,6 +237,6 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// [`Error::Core`]: refused if the reason is too long, or `EINVAL` if the peer no longer waits.
     pub fn reject(mut self, reason: &[u8]) -> Result<(), Error> {
-        Ok(self.driver.drive().reject(self.id, reason)?)
+        Ok(self.request.reject(self.driver.drive(), reason)?)
     }
 }

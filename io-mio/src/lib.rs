@@ -46,7 +46,7 @@ pub use cmid_proto as proto;
 pub use cmid_sim as sim;
 #[cfg(feature = "trace")]
 pub use cmid_trace as trace;
-#[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
+#[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Mio};
 pub use mio;

@@ -1,6 +1,10 @@
 //! The types of connection manager events.
 
+use alloc::string::ToString;
 use core::fmt;
+use core::str::FromStr;
+
+use crate::text::ParseError;
 
 macro_rules! cm_events {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
@@ -115,5 +119,15 @@ impl fmt::Display for CmEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         if let CmEvent::Unknown(code) = self { write!(f, "({code})") } else { Ok(()) }
+    }
+}
+
+impl FromStr for CmEvent {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let code = || text.strip_prefix("UNKNOWN(")?.strip_suffix(')')?.parse().ok();
+        let named = CmEvent::ALL.iter().copied().find(|event| event.name() == text);
+        let event = named.or_else(|| code().map(CmEvent::from_code));
+        event.filter(|event| event.to_string() == text).ok_or(ParseError("an event type"))
     }
 }

@@ -1,6 +1,10 @@
 //! The system's error numbers, as the device returned them.
 
+use alloc::string::ToString;
 use core::fmt;
+use core::str::FromStr;
+
+use crate::text::ParseError;
 
 /// A Linux `errno`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +59,16 @@ impl fmt::Display for Errno {
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Errno {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut known = (1..=Errno::ENOTSUPP.0).map(Errno);
+        let numbered = || text.strip_prefix("errno ")?.parse().ok().map(Errno);
+        let errno = known.find(|errno| errno.symbol() == Some(text)).or_else(numbered);
+        errno.filter(|errno| errno.to_string() == text).ok_or(ParseError("an errno"))
     }
 }
 

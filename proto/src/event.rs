@@ -14,6 +14,7 @@ use crate::request_kind::RequestKind;
 /// this side's `responder_resources` (rdma_get_cm_event(3)).
 #[doc(alias = "rdma_conn_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct ConnParam {
     /// The maximum number of outstanding RDMA reads and atomics of the peer; [`ConnParam::DEVICE_MAX`] is the device's
     /// maximum.
@@ -61,6 +62,7 @@ impl Default for ConnParam {
 /// meaning.
 #[doc(alias = "ibv_ece")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Ece {
     /// The vendor; 0 means no options.
     pub vendor_id: u32,
@@ -71,6 +73,7 @@ pub struct Ece {
 /// The destination of datagrams: a QP or a multicast group (`struct rdma_ud_param`).
 #[doc(alias = "rdma_ud_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Datagram {
     /// The QP to send to; 0xFFFFFF for a multicast group.
     pub qp_num: u32,
@@ -83,6 +86,7 @@ pub struct Datagram {
 /// The attributes of an address handle (`struct ibv_ah_attr`).
 #[doc(alias = "ibv_ah_attr")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct AhAttr {
     /// The global route, if there is one; always on RoCE.
     pub grh: Option<GlobalRoute>,
@@ -101,6 +105,7 @@ pub struct AhAttr {
 /// The global route header (`struct ibv_global_route`).
 #[doc(alias = "ibv_global_route")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct GlobalRoute {
     /// The destination: a GID, or the MGID of a multicast group.
     pub dgid: [u8; 16],
@@ -117,26 +122,33 @@ pub struct GlobalRoute {
 /// One event as the device reports it.
 ///
 /// The device has acknowledged the event already, so its private data is a copy: borrowed from the device (`B` is
-/// `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example).
+/// `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example). The feature `serde` leaves it out: it may be secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct RawEvent<B> {
     /// The id of the event. For CONNECT_REQUEST it is the new id, under the key that the driver passed to
     /// [`Device::fetch`](crate::Device::fetch).
     pub id: IdKey,
     /// For CONNECT_REQUEST, the listening id.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
     pub listener: Option<IdKey>,
     /// The type.
     pub kind: CmEvent,
     /// 0, a negative errno, or for REJECTED the IB CM's reason (rdma_get_cm_event(3)).
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
     pub status: i32,
     /// Connection parameters; all zero where the event has none.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
     pub param: ReceivedParam,
     /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: the destination of datagrams.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
     pub datagram: Option<Datagram>,
     /// For MULTICAST_JOIN and MULTICAST_ERROR: the membership, under the key of its [`Call::Join`](crate::Call::Join).
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
     pub group: Option<GroupKey>,
     /// The whole private data field of the message, zero padded. Its length is not that of the data sent. For USER, the
     /// argument in the byte order of the host: 8 bytes.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub private_data: B,
 }
 
@@ -199,6 +211,7 @@ impl<B: Deref<Target = [u8]>> RawEvent<B> {
 
 /// Connection parameters of an event, all zero where it carries none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReceivedParam(pub ConnParam);
 
 impl Default for ReceivedParam {

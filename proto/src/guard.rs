@@ -34,86 +34,90 @@ impl RequestKind {
 
 /// Checks the conditions of a request that the table does not contain.
 #[inline(always)]
-pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -> Result<(), RefuseReason> {
+pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> {
     let service = id.port_space.service();
-    let (len, max) = (request.private_data().len(), request_kind.private_data_max(service));
-    if len > max {
-        return Err(RefuseReason::PrivateDataTooLong { len, max });
-    }
-    check_values(request)?;
+    let is_datagram = service == Service::Datagram;
+    let lacks_datagrams = || is_datagram && !id.transport().has_datagrams();
     match *request {
-        Request::Bind { addr }
-        | Request::ResolveAddr { dst: addr, .. }
-        | Request::ResolveAddr { src: Some(addr), .. }
-            if is_mapped(addr) =>
-        {
-            Err(RefuseReason::MappedAddress)
+        Request::Bind { addr } => refuse(is_mapped(addr), RefuseReason::MappedAddress),
+        Request::ResolveAddr { src: None, dst } => refuse(is_mapped(dst), RefuseReason::MappedAddress),
+        Request::ResolveAddr { src: Some(src), dst } => {
+            refuse(is_mapped(dst) || is_mapped(src), RefuseReason::MappedAddress)?;
+            refuse(src.is_ipv4() != dst.is_ipv4(), RefuseReason::BadAddress)?;
+            // The kernel would ignore it (`resolve_prepare_src`).
+            refuse(id.state == State::Bound, RefuseReason::IsBound)
         }
-        Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(RefuseReason::BadAddress),
-        // The kernel would ignore it (`resolve_prepare_src`).
-        Request::ResolveAddr { src: Some(_), .. } if id.state == State::Bound => Err(RefuseReason::IsBound),
-        Request::AttachQp if id.has_qp => Err(RefuseReason::HasQp),
-        Request::AttachQp if id.number_sent => Err(RefuseReason::NumberSent),
-        Request::AttachQp if !id.on_device.is_some() => Err(RefuseReason::NoDevice),
-        Request::DetachQp if !id.has_qp => Err(RefuseReason::NoQp),
-        Request::Establish if id.has_qp => Err(RefuseReason::HasQp),
-        // 0 is not a valid QP number of a connection: the peer's kernel would reject the second connection with it as
-        // stale. A lookup sends no QP number.
-        Request::Connect { param, .. } if !id.has_qp && param.qp_num == 0 && service == Service::Connected => {
-            Err(RefuseReason::NoQp)
-        }
-        Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
-        Request::GetRequest if !id.is_sync() => Err(RefuseReason::NotSync),
-        Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
-        Request::Join { addr, .. } if !names_a_group(addr) => Err(RefuseReason::NoGroup(addr)),
         // An idle id is bound to the wildcard by its listen, unless a failed lookup has bound it.
-        Request::Listen { .. } if matches!(id.state, State::Idle | State::Bound) && id.on_device.is_on_loopback() => {
-            Err(RefuseReason::OnLoopback)
+        Request::Listen { .. } => {
+            let is_bound = matches!(id.state, State::Idle | State::Bound);
+            refuse(is_bound && id.on_device.is_on_loopback(), RefuseReason::OnLoopback)?;
+            refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
         }
-        Request::Join { .. } | Request::AttachQp | Request::Listen { .. } | Request::Connect { .. }
-            if service == Service::Datagram && !id.transport().has_datagrams() =>
-        {
-            Err(RefuseReason::NoDatagrams)
+        Request::AttachQp => {
+            refuse(id.has_qp, RefuseReason::HasQp)?;
+            refuse(id.number_sent, RefuseReason::NumberSent)?;
+            refuse(!id.on_device.is_some(), RefuseReason::NoDevice)?;
+            refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
         }
-        Request::Join { .. } if !id.on_device.is_some() => Err(RefuseReason::NoDevice),
-        Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
-            Err(RefuseReason::NotForDatagrams)
+        Request::DetachQp => refuse(!id.has_qp, RefuseReason::NoQp),
+        Request::Connect { param, private_data } => {
+            check_private_data(RequestKind::Connect, service, private_data)?;
+            check_param(param)?;
+            // 0 is not a valid QP number of a connection: the peer's kernel would reject the second connection with it as
+            // stale. A lookup sends no QP number.
+            refuse(!is_datagram && !id.has_qp && param.qp_num == 0, RefuseReason::NoQp)?;
+            refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
+        }
+        Request::Accept { param, private_data } => {
+            check_private_data(RequestKind::Accept, service, private_data)?;
+            check_param(param)?;
+            refuse(!id.has_qp && param.qp_num == 0, RefuseReason::NoQp)
+        }
+        Request::Reject { private_data, .. } => check_private_data(RequestKind::Reject, service, private_data),
+        Request::Establish => refuse(id.has_qp, RefuseReason::HasQp),
+        Request::GetRequest => refuse(!id.is_sync(), RefuseReason::NotSync),
+        Request::Join { addr, .. } => {
+            refuse(!is_datagram, RefuseReason::NotDatagram)?;
+            refuse(!names_a_group(addr), RefuseReason::NoGroup(addr))?;
+            refuse(lacks_datagrams(), RefuseReason::NoDatagrams)?;
+            refuse(!id.on_device.is_some(), RefuseReason::NoDevice)
+        }
+        Request::SetOption { option: CmOption::AckTimeout(power) } => {
+            fits("the ACK timeout", power.into(), 5)?;
+            refuse(is_datagram, RefuseReason::NotForDatagrams)
         }
         // On InfiniBand and RoCE the route has the type of service (`cma_resolve_iboe_route`); on iWARP the connect takes
         // it (`cma_connect_iw`).
-        Request::SetOption { option: CmOption::Tos(_) }
-            if matches!(id.state, State::RouteResolving | State::RouteResolved)
-                && id.transport() == Transport::InfiniBand =>
-        {
-            Err(RefuseReason::AlreadySent)
+        Request::SetOption { option: CmOption::Tos(_) } => {
+            let has_route = matches!(id.state, State::RouteResolving | State::RouteResolved);
+            refuse(has_route && id.transport() == Transport::InfiniBand, RefuseReason::AlreadySent)
         }
-        Request::SetEce { .. } if service == Service::Datagram => Err(RefuseReason::NotForDatagrams),
-        // With a QP, librdmacm uses the QP's options.
-        Request::SetEce { .. } if id.has_qp => Err(RefuseReason::HasQp),
-        Request::SetEce { ece } if ece.vendor_id == 0 => Err(RefuseReason::NoVendor),
-        Request::Migrate { to: None } if id.is_sync() => Err(RefuseReason::AlreadySync),
-        Request::Bind { .. }
-        | Request::ResolveAddr { .. }
-        | Request::ResolveRoute
-        | Request::Listen { .. }
-        | Request::AttachQp
-        | Request::DetachQp
-        | Request::Connect { .. }
-        | Request::Accept { .. }
-        | Request::Reject { .. }
-        | Request::Establish
+        Request::SetEce { ece } => {
+            fits("vendor_id", ece.vendor_id, 24)?;
+            refuse(is_datagram, RefuseReason::NotForDatagrams)?;
+            // With a QP, librdmacm uses the QP's options.
+            refuse(id.has_qp, RefuseReason::HasQp)?;
+            refuse(ece.vendor_id == 0, RefuseReason::NoVendor)
+        }
+        Request::Migrate { to } => refuse(to.is_none() && id.is_sync(), RefuseReason::AlreadySync),
+        Request::ResolveRoute
         | Request::Disconnect
         | Request::Teardown
         | Request::Notify
-        | Request::GetRequest
-        | Request::Join { .. }
         | Request::Leave { .. }
         | Request::SetOption { .. }
-        | Request::SetEce { .. }
-        | Request::Migrate { .. }
         | Request::Destroy
         | Request::DestroyNow => Ok(()),
     }
+}
+
+const fn refuse(is_refused: bool, reason: RefuseReason) -> Result<(), RefuseReason> {
+    if is_refused { Err(reason) } else { Ok(()) }
+}
+
+fn check_private_data(kind: RequestKind, service: Service, private_data: &[u8]) -> Result<(), RefuseReason> {
+    let (len, max) = (private_data.len(), kind.private_data_max(service));
+    refuse(len > max, RefuseReason::PrivateDataTooLong { len, max })
 }
 
 /// Whether a join of this address can have a group: that of a multicast address, or for the wildcard one that the subnet
@@ -123,28 +127,18 @@ fn names_a_group(addr: SocketAddr) -> bool {
     ip.is_multicast() || ip.is_unspecified()
 }
 
-/// Checks that the values of a request fit into the fields of the messages and of the QP that carry them. The kernel
-/// cuts off or lowers some, and fails at a later call because of others (`cm_format_req`, `rdma_connect`,
-/// `ibv_modify_qp`).
-fn check_values(request: &Request<'_>) -> Result<(), RefuseReason> {
-    if let Request::Connect { param, .. } | Request::Accept { param, .. } = *request {
-        let ConnParam { retry_count, rnr_retry_count, qp_num, .. } = param;
-        fits("retry_count", retry_count.into(), 3)?;
-        fits("rnr_retry_count", rnr_retry_count.into(), 3)?;
-        fits("qp_num", qp_num, 24)
-    } else if let Request::SetOption { option: CmOption::AckTimeout(power) } = *request {
-        fits("the ACK timeout", power.into(), 5)
-    } else if let Request::SetEce { ece } = *request {
-        fits("vendor_id", ece.vendor_id, 24)
-    } else {
-        Ok(())
-    }
+/// Checks that values fit into the fields of the messages and of the QP that carry them. The kernel cuts off or lowers
+/// some, and fails at a later call because of others (`cm_format_req`, `rdma_connect`, `ibv_modify_qp`).
+fn check_param(param: ConnParam) -> Result<(), RefuseReason> {
+    fits("retry_count", param.retry_count.into(), 3)?;
+    fits("rnr_retry_count", param.rnr_retry_count.into(), 3)?;
+    fits("qp_num", param.qp_num, 24)
 }
 
 /// Checks a value against the number of bits of its field.
 const fn fits(field: &'static str, value: u32, bits: u32) -> Result<(), RefuseReason> {
     let max = (1 << bits) - 1;
-    if value > max { Err(RefuseReason::TooLarge { field, value, max }) } else { Ok(()) }
+    refuse(value > max, RefuseReason::TooLarge { field, value, max })
 }
 
 /// Whether this is an IPv4 address in the form of IPv6.

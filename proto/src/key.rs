@@ -1,8 +1,12 @@
 //! Keys: 8 bytes with a type for each kind of object. A key contains the number of its core and a generation, so a
 //! stale or foreign key is an error and never finds another object.
 
+use alloc::string::ToString;
 use core::fmt;
 use core::num::NonZeroU64;
+use core::str::FromStr;
+
+use crate::text::ParseError;
 
 /// A key is, from the most significant bit: the slot, the number of the core, the generation. The generation is never
 /// 0.
@@ -107,6 +111,23 @@ macro_rules! key {
             }
         }
 
+        /// Only the text that `Display` writes, so that equal keys have equal texts.
+        impl FromStr for $name {
+            type Err = ParseError;
+            fn from_str(text: &str) -> Result<Self, ParseError> {
+                let parse = || {
+                    let (core, rest) = match text.strip_prefix('s') {
+                        Some(numbered) => numbered.split_once('/')?,
+                        None => ("0", text),
+                    };
+                    let numbers = rest.strip_prefix($prefix)?;
+                    let (slot, generation) = numbers.split_once('.').unwrap_or((numbers, "1"));
+                    $name::from_parts(core.parse().ok()?, slot.parse().ok()?, generation.parse().ok()?)
+                };
+                parse().filter(|key| key.to_string() == text).ok_or(ParseError(concat!("a key that begins with ", $prefix)))
+            }
+        }
+
         static_assertions::assert_eq_size!(Option<$name>, u64);
     };
 }
@@ -152,7 +173,7 @@ impl IdKey {
     }
 
     /// Returns the id, with this core number, and the tag of a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id has this
-    /// `wr_id`. The id may be gone: look it up in an [`IdMap`](crate::IdMap).
+    /// `wr_id`. The id may be gone.
     #[must_use]
     pub const fn from_wr_id(wr_id: u64, core: u16) -> Option<(Self, u16)> {
         let tag = (wr_id >> GENERATION_BITS) as u16 & CORE_MAX;
@@ -212,8 +233,6 @@ mod tests {
         }
         assert_eq!(IdKey::from_wr_id(0, 0), None);
     }
-    use alloc::string::ToString;
-
     #[test]
     fn a_key_is_its_parts() {
         for (core, slot, generation) in [(0, 0, 1), (3, 5, 2), (CORE_MAX, SLOTS - 1, GENERATION_MAX as u32)] {

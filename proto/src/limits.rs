@@ -8,6 +8,7 @@ use crate::key::{CORE_MAX, SLOTS};
 ///
 /// Keys have 2^24 slots: a larger limit on ids counts as 2^24 - 1, a larger limit on channels or groups as 2^24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Limits {
     /// Ids at the same time, listeners and children included.
     pub ids: u32,
@@ -38,6 +39,7 @@ pub struct Limits {
     ///
     /// With `None` the drivers select the next number of the process ([`Limits::numbered`]); a [`Core`](crate::Core) or
     /// [`Drive`](crate::Drive) without a driver has number 0.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
     pub core: Option<u16>,
 }
 

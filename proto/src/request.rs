@@ -10,6 +10,8 @@ use crate::request_kind::RequestKind;
 columns! {
     /// The services that an id can use (`enum rdma_port_space`, rdma_create_id(3)).
     #[doc(alias = "rdma_port_space")]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[cfg_attr(feature = "serde", serde(rename_all = "UPPERCASE"))]
     pub enum PortSpace {
         /// `RDMA_PS_TCP`: reliable connections.
         #[doc(alias = "RDMA_PS_TCP")]
@@ -60,6 +62,8 @@ impl PortSpace {
 /// An option of an id (rdma_set_option(3), level `RDMA_OPTION_ID`).
 #[doc(alias("rdma_set_option", "RDMA_OPTION_ID"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum CmOption {
     /// The type of service of the packets of both sides. On InfiniBand and RoCE the client's counts, if it is set before
     /// the route is resolved, or before a join; that of a listener, or of the id of a request, has no effect. On iWARP
@@ -98,6 +102,8 @@ impl CmOption {
 
 /// The reason code of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum RejectReason {
     /// 28: rejected by the application (rdma_reject(3)).
     Consumer,
@@ -107,6 +113,8 @@ pub enum RejectReason {
 
 /// How events are acknowledged (rdma_ack_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Acks {
     /// Each event carries an [`AckToken`](crate::AckToken). A migrate and a destroy wait until every token of their id
     /// is acked.
@@ -116,9 +124,13 @@ pub enum Acks {
 }
 
 /// A request on an id that exists. A refused request changes nothing.
+///
+/// The feature `serde` leaves the private data out: it may be secret.
 // The tag has a place of its own, not one in an address.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum Request<'a> {
     /// Bind to a local address; port 0 selects a free one (rdma_bind_addr(3)).
     Bind {
@@ -129,6 +141,7 @@ pub enum Request<'a> {
     ResolveAddr {
         /// The local address; `None` to let the kernel select one. Refused if the id is bound already, also by an earlier
         /// resolve that has failed: the address of the id is then the source.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
         src: Option<SocketAddr>,
         /// The peer.
         dst: SocketAddr,
@@ -150,6 +163,7 @@ pub enum Request<'a> {
         /// Parameters; the default is that of a NULL pointer in librdmacm.
         param: ConnParam,
         /// At most 56 bytes; 180 for datagrams.
+        #[cfg_attr(feature = "serde", serde(skip))]
         private_data: &'a [u8],
     },
     /// Accept a request (rdma_accept(3)). An id on its listener's channel is first migrated to its own `channel`
@@ -158,6 +172,7 @@ pub enum Request<'a> {
         /// Parameters; the default lowers the peer's parameters to the limits of the device.
         param: ConnParam,
         /// At most 196 bytes; 136 for datagrams.
+        #[cfg_attr(feature = "serde", serde(skip))]
         private_data: &'a [u8],
     },
     /// Reject a connection request or the answer to one (rdma_reject(3)).
@@ -165,6 +180,7 @@ pub enum Request<'a> {
         /// The reason that the peer receives.
         reason: RejectReason,
         /// At most 148 bytes; 136 for datagrams.
+        #[cfg_attr(feature = "serde", serde(skip))]
         private_data: &'a [u8],
     },
     /// Confirm a CONNECT_RESPONSE (rdma_establish(3)).
@@ -211,6 +227,7 @@ pub enum Request<'a> {
     /// have been taken. Migrating a listener makes no device call.
     Migrate {
         /// The new channel.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
         to: Option<ChannelKey>,
     },
     /// Free the id (rdma_destroy_id(3)). Discards the id's undelivered events, as the kernel does. Waits for the acks

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 /// A point in time: nanoseconds since an epoch of the driver's choice. The core reads no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(pub u64);
 
 impl Time {

@@ -33,7 +33,7 @@ const EVENTS: usize = CmEvent::ALL.len() + 1;
 /// assert_eq!(counts.to_string(), "refused: 1 establish (not in this state)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counts {
     events: [AtomicU64; EVENTS],
     requests: [AtomicU64; RequestKind::COUNT],
@@ -42,18 +42,6 @@ pub struct Counts {
     refusals: Mutex<Vec<(Refused, u64)>>,
     /// At most one for each name of a call.
     failures: Mutex<Vec<(&'static str, u64)>>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Counts {
-            events: [const { AtomicU64::new(0) }; EVENTS],
-            requests: [const { AtomicU64::new(0) }; RequestKind::COUNT],
-            deadlines: [const { AtomicU64::new(0) }; RequestKind::COUNT],
-            refusals: Mutex::default(),
-            failures: Mutex::default(),
-        }
-    }
 }
 
 impl Counts {

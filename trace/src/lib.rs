@@ -1,4 +1,5 @@
-//! Records and replays the inputs of a core; counts and logs the steps of a driver.
+#![doc = include_str!("../README.md")]
+//! # Observers
 //!
 //! Each is an [`Observer`](cmid_proto::Observer) of a drive. A drive without an observer has no code for this.
 //!
@@ -8,68 +9,32 @@
 //! | [`Counting`] | counts events, requests, refusals, failures and deadlines |
 //! | `Tracing` (feature `tracing`) | emits an event of the crate `tracing` |
 //!
-//! # Traces
-//!
-//! The core is pure: the same steps produce the same results and the same state. [`Trace`] records a
-//! driver. Each request, ack, outcome, event with its private data, readable channel, passing of time
-//! and delivery is one line of a file, together with the core's result. [`replay`] passes the lines to a new core and
-//! compares the results. `docs/trace.md` documents the format.
-//!
-//! ```
-//! use cmid_proto::{Acks, Drive, Limits, PortSpace, State};
-//! use cmid_trace::{Memory, Recording, Trace, replay};
-//! use std::sync::Arc;
-//!
-//! let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
-//! let memory = Memory::default(); // or Files::at("server.trace")
-//! let trace = Trace::new(Arc::new(memory.clone()))?;
-//!
-//! // Or `observed` of a driver of io-mio, io-epoll, io-blocking.
-//! let device = fabric.host(&["10.0.0.1".parse()?]).device();
-//! let mut drive = Drive::with(device, (), trace, Limits::SINGLE);
-//! let channel = drive.open_channel(Acks::OnDelivery)?;
-//! let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-//! drive.bind(id, "10.0.0.1:7471".parse()?)?;
-//! let live = drive.core().clone();
-//! drop(drive);
-//!
-//! let recordings = [Recording::read(&memory.texts()[0][..])?];
-//! let replays = replay(&recordings, |_, transition| println!("{transition}")).map_err(|(_, wrong)| wrong)?;
-//! assert_eq!(replays[0].core().state(id), Some(State::Bound));
-//! assert!(*replays[0].core() == live);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! The core is pure: the same steps produce the same results and the same state. Each step of a driver is one line of a
+//! trace: the input of the core, and its answer. [`replay`] passes the inputs to a new core and compares the answers.
+//! `docs/trace.md` documents the format.
 #![forbid(unsafe_code)]
 
-mod calls;
+mod bytes;
 mod chart;
-mod compare;
 mod counts;
 mod line;
 mod parts;
 mod read;
 mod record;
 mod replay;
-mod request;
 mod sink;
-mod snapshot;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod transition;
-mod values;
+mod words;
 
 pub use chart::{Chart, ChartFormat};
 pub use cmid_proto as proto;
 pub use counts::{Counting, Counts};
 pub use read::{Recording, Wrong};
 pub use record::Trace;
-pub use replay::{Between, Played, Replay, replay};
+pub use replay::replay;
 pub use sink::{Files, Memory, Stream, TraceSink};
 #[cfg(feature = "tracing")]
 pub use tracing::Tracing;
 pub use transition::{Arrow, Transition};
-
-/// The examples of README.md compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

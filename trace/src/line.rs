@@ -1,235 +1,200 @@
-//! The lines of a trace. `docs/trace.md` documents them.
+//! The lines of a trace, and the line of a step. `docs/trace.md` documents them.
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Limits, PortSpace, RawEvent};
+use std::fmt::Display;
+
+use cmid_proto::{
+    Acks, ChannelKey, Core, Errno, Error, Fault, GroupKey, IdKey, PortSpace, RawEvent, Request, Step, Time,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::request::{Param, Path, RequestFields, received};
-use crate::snapshot::{Snapshot, Sum};
-use crate::values::{As, Bytes};
+use crate::bytes::Bytes;
+use crate::words::{admission, call, event, snapshot, state, summary};
 
-/// The name in the first line, and the version of the format.
-pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 3);
+/// The name in the first line.
+pub(crate) const FORMAT: &str = "cmid-trace";
+/// The version of the format in the first line.
+pub(crate) const VERSION: u32 = 4;
 
-/// One line: the input of the core, and its result. Results that are only compared are stored as text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The first line.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Header<L> {
+    pub(crate) begin: Begin<L>,
+}
+
+/// The format, and the limits of the core. Their form depends on the version.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Begin<L> {
+    pub(crate) format: String,
+    pub(crate) version: u32,
+    pub(crate) limits: L,
+}
+
+/// Any other line: an input of the core, and its answer in words.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Line<'a> {
+    #[serde(rename = "in")]
+    pub(crate) input: Input<'a>,
+    #[serde(rename = "out", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<String>,
+}
+
+/// An input, with all that a core needs to repeat it. Private data is not part of requests and events.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Line {
-    Begin {
-        format: String,
-        version: u32,
-        limits: Bounds,
-    },
-    /// The current time in nanoseconds, valid until the next such line.
-    Time(u64),
-    OpenChannel {
-        acks: As<Acks>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        is: Option<As<ChannelKey>>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-    },
-    CloseChannel {
-        channel: As<ChannelKey>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-    },
+pub(crate) enum Input<'a> {
+    /// The current time, until the next such line.
+    Time(Time),
+    OpenChannel(Acks),
+    CloseChannel(ChannelKey),
+    PauseChannel(ChannelKey),
+    ResumeChannel(ChannelKey),
     CreateId {
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        on: Option<As<ChannelKey>>,
-        port_space: As<PortSpace>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        is: Option<As<IdKey>>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
+        on: Option<ChannelKey>,
+        port_space: PortSpace,
     },
     Submit {
-        id: As<IdKey>,
-        request: RequestFields,
-        /// `None`: no deadline.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deadline: Option<u64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-    },
-    Ack {
-        owner: As<IdKey>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        group: Option<As<GroupKey>>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-    },
-    /// A device call of the preceding request, or one that follows from earlier steps.
-    Call {
-        call: String,
+        id: IdKey,
+        request: Request<'a>,
         #[serde(default, skip_serializing_if = "Bytes::is_empty")]
         data: Bytes,
+        /// `None`: no deadline.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Time>,
     },
-    /// The outcome of the call.
+    Ack {
+        owner: IdKey,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<GroupKey>,
+    },
+    /// The next call of the preceding request, or one that follows from earlier steps.
+    Call,
     Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        errno: Option<As<Errno>>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fault: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        state: Option<String>,
+        errno: Option<Errno>,
     },
-    Readable(As<ChannelKey>),
-    /// The core returns a channel to read, and the key for a child. `None`: the core takes no event now.
-    Look {
-        on: As<ChannelKey>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        child: Option<As<IdKey>>,
-    },
+    Readable(ChannelKey),
+    Iwarp(IdKey),
+    /// Whether the channel is to be read. The answer is the key for a child.
+    Look(ChannelKey),
     Event {
-        on: As<ChannelKey>,
-        raw: Raw,
-        is: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        state: Option<String>,
+        on: ChannelKey,
+        raw: RawEvent<&'static [u8]>,
+        #[serde(default, skip_serializing_if = "Bytes::is_empty")]
+        data: Bytes,
         /// The channel whose next event was asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        to: Option<As<ChannelKey>>,
+        to: Option<ChannelKey>,
         /// Whether the channel is read only once: a remaining event makes it readable again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         once: bool,
     },
     Unreadable {
-        on: As<ChannelKey>,
-        errno: As<Errno>,
+        on: ChannelKey,
+        errno: Errno,
     },
-    WaitForRoom(As<ChannelKey>),
-    /// Destroys the next id of an undelivered request after its listener.
-    Child(As<IdKey>),
-    /// The device of the id has iWARP's transport.
-    Iwarp(As<IdKey>),
-    PauseChannel {
-        channel: As<ChannelKey>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-    },
-    ResumeChannel {
-        channel: As<ChannelKey>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-    },
-    /// Deadlines have passed.
+    /// The destruction of the next id of an undelivered request, after its listener.
+    Child,
+    WaitForRoom(ChannelKey),
     Timeout,
-    Deliver {
-        on: As<ChannelKey>,
-        event: String,
-    },
+    Deliver(ChannelKey),
     Release {
-        id: As<IdKey>,
+        id: IdKey,
         /// Identifies the id in an adoption, in this trace or another one.
+        number: u64,
+        /// Of the device; the id is lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ticket: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
-        /// The errno of the device; the id is lost.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        errno: Option<As<Errno>>,
+        errno: Option<Errno>,
     },
     Adopt {
-        ticket: String,
-        id: As<IdKey>,
-        channel: As<ChannelKey>,
+        number: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        errno: Option<As<Errno>>,
+        errno: Option<Errno>,
     },
-    /// The driver returns control to the application.
-    Yield(Sum),
-    End(Snapshot),
+    Yield,
+    End,
 }
 
-/// [`Limits`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bounds {
-    ids: u32,
-    channels: u32,
-    events: u32,
-    groups: u32,
-    #[serde(default)]
-    reserved_ids: u32,
-    #[serde(default)]
-    reserved_events: u32,
-    /// Defaults to unlimited.
-    #[serde(default = "unlimited")]
-    channel_events: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    core: Option<u16>,
-}
+impl<'a> Line<'a> {
+    /// Returns the line of a step, after which `core` is as it is. `None` for the first step.
+    pub(crate) fn of(core: &Core, step: &Step<'a>) -> Option<Self> {
+        let (input, answer) = match *step {
+            Step::Begin { .. } => return None,
+            Step::OpenChannel { acks, ref result } => (Input::OpenChannel(acks), Some(words(result))),
+            Step::CloseChannel { channel, ref result } => (Input::CloseChannel(channel), error(result)),
+            Step::PauseChannel { channel, ref result } => (Input::PauseChannel(channel), error(result)),
+            Step::ResumeChannel { channel, ref result } => (Input::ResumeChannel(channel), error(result)),
+            Step::CreateId { channel: on, port_space, ref result } => {
+                (Input::CreateId { on, port_space }, Some(words(result)))
+            }
+            Step::Submit { id, ref request, deadline, ref result } => {
+                let data = request.private_data().into();
+                let deadline = (deadline != Time::NEVER).then_some(deadline);
+                (Input::Submit { id, request: with_data(*request, &[]), data, deadline }, error(result))
+            }
+            Step::Ack { owner, group, ref result } => (Input::Ack { owner, group }, error(result)),
+            Step::Call { call: it, private_data } => (Input::Call, Some(call(it, private_data))),
+            Step::Outcome { call, outcome, fault } => {
+                let state = call.id().and_then(|id| state(core, id));
+                let parts = [state, fault.map(|fault| format!("fault: {fault}"))];
+                let parts: Vec<_> = parts.into_iter().flatten().collect();
+                (Input::Outcome { errno: outcome.err() }, (!parts.is_empty()).then(|| parts.join(", ")))
+            }
+            Step::Readable { channel } => (Input::Readable(channel), None),
+            Step::Iwarp { id } => (Input::Iwarp(id), None),
+            Step::WantsEvent { channel, child } => (Input::Look(channel), child.map(|child| child.to_string())),
+            Step::Event { channel: on, event: raw, to, ref result, reads_on } => {
+                let data = raw.private_data.into();
+                let answer = [Some(admission(result)), state(core, raw.id)];
+                let raw = raw.map_private_data(|_| &[][..]);
+                let answer = answer.into_iter().flatten().collect::<Vec<_>>().join(", ");
+                (Input::Event { on, raw, data, to, once: !reads_on }, Some(answer))
+            }
+            Step::Unreadable { channel: on, errno } => (Input::Unreadable { on, errno }, None),
+            Step::Child { id } => (Input::Child, Some(id.to_string())),
+            Step::WaitForRoom { channel } => (Input::WaitForRoom(channel), None),
+            Step::Timeout => (Input::Timeout, None),
+            Step::Deliver { channel, event: taken } => (Input::Deliver(channel), Some(event(taken))),
+            Step::Release { id, number, ref result } => {
+                let lost = result.err().and_then(|error| match error {
+                    Error::Fault(Fault::Leak { errno, .. }) => Some(errno),
+                    Error::Refused(_) | Error::Failed(_) | Error::Fault(_) => None,
+                });
+                (Input::Release { id, number, errno: lost }, error(result))
+            }
+            Step::Adopt { id, number, channel, outcome } => {
+                (Input::Adopt { number, errno: outcome.err() }, Some(format!("{id} on {channel}")))
+            }
+            Step::Yield => (Input::Yield, Some(summary(core))),
+            Step::End => (Input::End, Some(snapshot(core))),
+        };
+        Some(Line { input, answer })
+    }
 
-fn unlimited() -> u32 {
-    u32::MAX
-}
-
-impl From<Limits> for Bounds {
-    fn from(limits: Limits) -> Self {
-        let Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } = limits;
-        Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core }
+    /// The line of a new time.
+    pub(crate) fn time(now: Time) -> Self {
+        Line { input: Input::Time(now), answer: None }
     }
 }
 
-impl From<Bounds> for Limits {
-    fn from(bounds: Bounds) -> Self {
-        let Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } = bounds;
-        Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core }
+/// Returns a request with other private data, if it has any.
+pub(crate) fn with_data<'a>(mut request: Request<'a>, data: &'a [u8]) -> Request<'a> {
+    if let Request::Connect { private_data, .. }
+    | Request::Accept { private_data, .. }
+    | Request::Reject { private_data, .. } = &mut request
+    {
+        *private_data = data;
     }
+    request
 }
 
-/// A [`RawEvent`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Raw {
-    pub(crate) kind: As<CmEvent>,
-    pub(crate) id: As<IdKey>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    listener: Option<As<IdKey>>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) status: i32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    param: Option<Param>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    datagram: Option<Path>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    group: Option<As<GroupKey>>,
-    #[serde(default, skip_serializing_if = "Bytes::is_empty")]
-    data: Bytes,
+/// The error in words.
+fn error<E: Copy + Into<Error>>(result: &Result<(), E>) -> Option<String> {
+    result.err().map(|error| error.into().to_string())
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
-fn is_zero(status: &i32) -> bool {
-    *status == 0
-}
-
-impl From<&RawEvent<&[u8]>> for Raw {
-    fn from(raw: &RawEvent<&[u8]>) -> Self {
-        let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = *raw;
-        Raw {
-            kind: As(kind),
-            id: As(id),
-            listener: listener.map(As),
-            status,
-            param: received(param),
-            datagram: datagram.map(Into::into),
-            group: group.map(As),
-            data: private_data.into(),
-        }
-    }
-}
-
-impl Raw {
-    /// Converts to the type of the core.
-    pub(crate) fn event(&self) -> RawEvent<&[u8]> {
-        RawEvent {
-            listener: self.listener.map(|As(listener)| listener),
-            status: self.status,
-            param: self.param.map(|param| cmid_proto::ReceivedParam(param.into())).unwrap_or_default(),
-            datagram: self.datagram.as_ref().map(Path::datagram),
-            group: self.group.map(|As(group)| group),
-            private_data: &self.data.0,
-            ..RawEvent::new(self.id.0, self.kind.0)
-        }
-    }
+/// The key or the error in words.
+fn words<K: Copy + Display, E: Copy + Into<Error>>(result: &Result<K, E>) -> String {
+    result.map_or_else(|error| error.into().to_string(), |key| key.to_string())
 }

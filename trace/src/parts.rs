@@ -1,7 +1,5 @@
 //! The id, request, event and failure of a step.
 
-use std::fmt;
-
 use cmid_proto::{ChannelKey, Errno, Error, EventKind, Fault, IdKey, Refused, RequestKind, Status, Step};
 
 /// The parts of a step; `None` for a part that the step does not have.
@@ -19,7 +17,8 @@ pub(crate) struct Parts {
 }
 
 /// The failure that a step reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub(crate) enum Problem {
     Refused(Refused),
     /// Of a device call, or of a deadline.
@@ -29,17 +28,6 @@ pub(crate) enum Problem {
     Fault(Fault),
     /// Of an event.
     Status(Status),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Refused(refused) => write!(f, "{refused}"),
-            Problem::Errno(errno) | Problem::Unreadable(errno) => write!(f, "{errno}"),
-            Problem::Fault(fault) => write!(f, "{fault}"),
-            Problem::Status(status) => write!(f, "{status}"),
-        }
-    }
 }
 
 impl Parts {

@@ -1,10 +1,13 @@
 //! Parses bytes to lines. Input is untrusted: parsing returns lines, or an error with a line number.
 
+use std::fmt;
 use std::io::{BufRead, Read as _};
 
 use cmid_proto::Limits;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::line::{FORMAT, Line};
+use crate::line::{Begin, FORMAT, Header, Input, Line, VERSION};
 
 /// Maximum length of a line in bytes. The end line of a core with tens of thousands of ids is shorter.
 const LINE_MAX: u64 = 16 << 20;
@@ -25,12 +28,19 @@ impl Wrong {
     }
 }
 
-/// A parsed trace. [`Replay`](crate::Replay) verifies it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A parsed trace. [`replay`](crate::replay()) verifies it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Recording {
     pub(crate) limits: Limits,
     /// The lines from the second one of the file on.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<Line<'static>>,
+}
+
+/// Private data may be secret.
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("lines", &self.lines()).finish_non_exhaustive()
+    }
 }
 
 impl Recording {
@@ -39,33 +49,23 @@ impl Recording {
     /// # Errors
     /// At the first invalid line: cut off, garbled, of another format or version, or out of place.
     pub fn read(mut from: impl BufRead) -> Result<Self, Wrong> {
-        let mut lines = Vec::new();
-        let mut limits = None;
-        for number in 1.. {
-            let Some(line) = next_line(&mut from, number)? else { break };
-            match (line, limits, lines.last()) {
-                (_, _, Some(Line::End(_))) => return Err(Wrong::at(number, "a line after the end of the trace")),
-                (Line::Begin { format, version, limits: bounds }, None, _) => {
-                    if (format.as_str(), version) != FORMAT {
-                        let (format, version) = (format.escape_debug(), version);
-                        let ours = format!("{} of version {}", FORMAT.0, FORMAT.1);
-                        return Err(Wrong::at(number, format!("{format} of version {version} is not {ours}")));
-                    }
-                    limits = Some(bounds.into());
-                }
-                (Line::Begin { .. }, Some(_), _) => return Err(Wrong::at(number, "the trace begins twice")),
-                (_, None, _) => return Err(Wrong::at(number, "a trace begins with \"begin\"")),
-                (line, Some(_), _) => lines.push(line),
+        let first = next_line(&mut from, 1)?.ok_or_else(|| Wrong::at(1, "the trace is empty"))?;
+        let limits = limits(&first).map_err(|what| Wrong::at(1, what))?;
+        let mut lines: Vec<Line<'_>> = Vec::new();
+        for number in 2.. {
+            let Some(bytes) = next_line(&mut from, number)? else { break };
+            if lines.last().is_some_and(|line| line.input == Input::End) {
+                return Err(Wrong::at(number, "a line after the end of the trace"));
             }
+            lines.push(parse(&bytes).map_err(|what| Wrong::at(number, what))?);
         }
-        let limits = limits.ok_or_else(|| Wrong::at(1, "the trace is empty"))?;
         Ok(Recording { limits, lines })
     }
 
     /// Whether the trace ends with the end of its drive. False if the program ended before its drive was dropped.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        matches!(self.lines.last(), Some(Line::End(_)))
+        self.lines.last().is_some_and(|line| line.input == Input::End)
     }
 
     /// The number of lines.
@@ -75,7 +75,8 @@ impl Recording {
     }
 }
 
-fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<Line>, Wrong> {
+/// The bytes of the next line; `None` at the end.
+fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<Vec<u8>>, Wrong> {
     let mut bytes = Vec::new();
     let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes);
     read.map_err(|error| Wrong::at(number, format!("the line cannot be read: {error}")))?;
@@ -86,11 +87,23 @@ fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<Line>, Wro
         let what = if bytes.len() as u64 + 1 == LINE_MAX { "the line is too long" } else { "the line is cut off" };
         return Err(Wrong::at(number, what));
     }
+    Ok(Some(bytes))
+}
+
+/// The limits in the first line. What else is in a line of another version is not known here.
+fn limits(line: &[u8]) -> Result<Limits, String> {
+    let Header { begin: Begin { format, version, limits } } = parse::<Header<Value>>(line)?;
+    if (format.as_str(), version) != (FORMAT, VERSION) {
+        let found = format.escape_debug();
+        return Err(format!("{found} of version {version} is not {FORMAT} of version {VERSION}"));
+    }
+    serde_json::from_value(limits).map_err(|error| format!("limits: {error}"))
+}
+
+fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
     // serde_json parses one line at a time, so its own line number is always 1.
-    let wrong = |error: serde_json::Error| {
+    serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
-        let text = text.split(" at line ").next().unwrap_or_default().to_owned();
-        Wrong::at(number, format!("column {}: {text}", error.column()))
-    };
-    serde_json::from_slice(&bytes).map(Some).map_err(wrong)
+        format!("column {}: {}", error.column(), text.split(" at line ").next().unwrap_or_default())
+    })
 }

@@ -1,31 +1,32 @@
-//! Runs a recording through a new core, line by line. A request is replayed with the lines of its calls.
+//! Runs a recording through a new core. Each input leads to steps as those of a drive, whose lines are compared with the
+//! recorded ones.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 
-use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, Event, IdKey, Refused, Released, Time};
+use cmid_proto::{
+    AckToken, Begun, Call, ChannelKey, Core, Errno, Error, Event, Fault, Flow, IdKey, Outcome, RawEvent, Refused,
+    Released, State, Step, Target, Time,
+};
 
-use crate::calls::{Ahead, Seen};
-use crate::compare::same;
-use crate::line::Line;
+use crate::line::{Input, Line, with_data};
+use crate::parts::Parts;
 use crate::read::{Recording, Wrong};
-use crate::snapshot::{Snapshot, Sum, admission, event, state};
-use crate::transition::{Transition, describe};
-use crate::values::As;
+use crate::transition::{Arrow, Transition, arrow, text};
+use crate::words::event;
 
-/// Released ids that are not adopted yet, by ticket. Shared by the replays of several drivers.
-#[derive(Debug, Default)]
-pub struct Between(HashMap<String, Released>);
+/// Released ids that are not adopted yet, by the number of the release.
+type Between = HashMap<u64, Released>;
 
-/// The replay of one recording. Works like an iterator, but each step needs [`Between`].
-#[derive(Debug)]
-pub struct Replay<'a> {
-    recording: &'a Recording,
+/// The last call of a request, its outcome, and the fault that it is.
+type Last = (Call, Outcome, Option<Fault>);
+
+/// Called with each step.
+type See<'s> = &'s mut dyn FnMut(&Transition);
+
+/// The replay of one recording.
+struct Replay<'a> {
+    tape: Tape<'a>,
     core: Core,
-    now: Time,
-    /// The number of replayed lines, without the first of the file.
-    done: usize,
-    ahead: Ahead,
     /// The channel that is being read.
     reads: Option<ChannelKey>,
     /// The event that the last line has returned.
@@ -34,303 +35,36 @@ pub struct Replay<'a> {
     ack_tokens: Vec<AckToken>,
 }
 
-/// The result of one step of a replay.
-#[derive(Debug)]
-pub enum Played {
-    /// The core behaved as recorded.
-    Step(Transition),
-    /// The step adopts an id that no replay has released yet. Other replays must continue first.
-    Waits,
-    /// There are no more lines.
-    Over,
-}
-
-impl<'a> Replay<'a> {
-    /// Creates a replay at the first line.
-    #[must_use]
-    pub fn new(recording: &'a Recording) -> Self {
-        let core = Core::new(recording.limits);
-        Replay {
-            recording,
-            core,
-            now: Time::ZERO,
-            done: 0,
-            ahead: Ahead::default(),
-            reads: None,
-            taken: None,
-            ack_tokens: Vec::new(),
-        }
-    }
-
-    /// Returns the current core. From the line of a request on, it is the core after the last outcome of the request.
-    #[must_use]
-    pub fn core(&self) -> &Core {
-        &self.core
-    }
-
-    /// Returns the number of the next line in the file.
-    #[must_use]
-    pub fn next_line(&self) -> usize {
-        self.done + 2
-    }
-
-    /// Replays the next line.
-    ///
-    /// # Errors
-    /// The core's result differs from that of the line.
-    pub fn step(&mut self, between: &mut Between) -> Result<Played, Wrong> {
-        let recording = self.recording;
-        let Some(line) = recording.lines.get(self.done) else { return Ok(Played::Over) };
-        let seen = match (self.ahead.take(), line) {
-            (Some(seen), _) => seen,
-            (None, Line::Adopt { ticket, .. }) if !between.0.contains_key(ticket) => return Ok(Played::Waits),
-            (None, Line::Call { .. }) => self.see_call(),
-            (None, _) => self.see(line, between),
-        };
-        let Seen { id, before, after } = seen.map_err(|what| Wrong::at(self.next_line(), what))?;
-        let number = self.next_line();
-        self.done += 1;
-        let (arrow, text) = describe(line);
-        Ok(Played::Step(Transition { line: number, at: self.now, id, before, after, arrow, text }))
-    }
-
-    /// Replays a line. If it is a request, its calls are replayed too.
-    fn see(&mut self, line: &Line, between: &mut Between) -> Result<Seen, String> {
-        let id = self.target(line);
-        let before = id.and_then(|id| self.core.state(id));
-        self.play(line, between)?;
-        // A request changes nothing before its calls.
-        let after = if self.ahead.is_empty() { id.and_then(|id| self.core.state(id)) } else { before };
-        Ok(Seen { id, before, after })
-    }
-
-    /// Replays the line of a call that follows from earlier steps, and the lines after it.
-    fn see_call(&mut self) -> Result<Seen, String> {
-        let lines = &self.recording.lines[self.done..];
-        let no_call = || "the core has no call".to_owned();
-        self.ahead.make(&mut self.core, lines, |core| core.next().ok_or_else(no_call))?;
-        self.ahead.take().unwrap_or_else(|| Err(no_call()))
-    }
-
-    /// Returns the id that a line concerns.
-    fn target(&self, line: &Line) -> Option<IdKey> {
-        match line {
-            Line::CreateId { is, .. } => is.map(|As(id)| id),
-            Line::Submit { id, .. } | Line::Release { id, .. } | Line::Adopt { id, .. } => Some(id.0),
-            Line::Ack { owner, .. } => Some(owner.0),
-            Line::Event { raw, .. } => Some(raw.id.0),
-            Line::Child(id) => Some(id.0),
-            // Several ids may be due; this returns the first.
-            Line::Timeout => self.core.poll_timeout().map(|(_, id)| id),
-            Line::Begin { .. }
-            | Line::Time(_)
-            | Line::OpenChannel { .. }
-            | Line::CloseChannel { .. }
-            | Line::Readable(_)
-            | Line::Look { .. }
-            | Line::Unreadable { .. }
-            | Line::WaitForRoom(_)
-            | Line::Iwarp(_)
-            | Line::PauseChannel { .. }
-            | Line::ResumeChannel { .. }
-            | Line::Call { .. }
-            | Line::Outcome { .. }
-            | Line::Deliver { .. }
-            | Line::Yield(_)
-            | Line::End(_) => None,
-        }
-    }
-
-    /// Makes a request of the core, with the outcomes in the lines that follow.
-    fn make<'r, R>(&mut self, begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, R>) -> Result<(), R> {
-        self.ahead.make(&mut self.core, &self.recording.lines[self.done + 1..], begin)
-    }
-
-    fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {
-        // A read completes in the next line: with an event, or with none.
-        let reads = self.reads.take();
-        if let Some(taken) = self.taken.as_ref().filter(|_| !matches!(line, Line::Deliver { .. } | Line::End(_))) {
-            return Err(format!("{} is taken, and this line does not deliver it", event(taken)));
-        }
-        match line {
-            Line::Begin { .. } => Err("the trace begins twice".into()),
-            Line::Time(now) => {
-                self.now = self.now.max(Time(*now));
-                Ok(())
-            }
-            Line::OpenChannel { acks, is, refused } => {
-                let mut key = None;
-                let answer = self.make(|core| core.open_channel(acks.0).map(|it| keyed(it, &mut key)));
-                answered(answer.map(|()| key), is.map(|As(key)| key), refused)
-            }
-            Line::CloseChannel { channel, refused } => done(self.make(|core| core.close_channel(channel.0)), refused),
-            Line::CreateId { on, port_space, is, refused } => {
-                let (mut key, on) = (None, on.map(|As(on)| on));
-                let answer = self.make(|core| core.create_id(on, port_space.0).map(|it| keyed(it, &mut key)));
-                answered(answer.map(|()| key), is.map(|As(id)| id), refused)
-            }
-            Line::Submit { id, request, deadline, refused } => {
-                let (now, request) = (self.now, request.request());
-                done(self.make(|core| core.begin(now, id.0, &request, ends(*deadline))), refused)
-            }
-            Line::Ack { owner, group, refused } => self.ack(owner.0, group.map(|As(group)| group), refused),
-            Line::Call { .. } => Err("the core has no call".into()),
-            Line::Outcome { .. } => Err("there is no call under way".into()),
-            Line::Readable(channel) => {
-                self.core.handle_readable(channel.0);
-                Ok(())
-            }
-            Line::Look { on, child } => {
-                same("whether the channel is to be read", &self.core.may_have_event(on.0), &true)?;
-                self.reads = child.map(|_| on.0);
-                same("the key for a child", &self.core.begin_read(on.0).map(As), child)
-            }
-            Line::Event { on, raw, to, is, state, once } => {
-                if reads != Some(on.0) {
-                    return Err(format!("{} is not being read", on.0));
-                }
-                let answer = match to {
-                    Some(to) => {
-                        let (answer, taken) = self.core.take_event(on.0, &raw.event(), to.0);
-                        self.taken = taken;
-                        answer
-                    }
-                    None => self.core.handle_event(on.0, raw.event()),
-                };
-                if !once {
-                    self.core.handle_readable(on.0);
-                }
-                same("the result of the event", &admission(&answer), is)?;
-                self.is_in(Some(raw.id.0), state)
-            }
-            Line::Unreadable { on, .. } => {
-                self.core.handle_unreadable(on.0);
-                Ok(())
-            }
-            Line::Child(id) => {
-                let next = self.core.next_child().and_then(|begun| begun.call()).and_then(|call| call.id());
-                same("the next id to destroy", &next, &Some(id.0))?;
-                self.make(|core| core.next_child().ok_or_else(|| "there is no id to destroy".to_owned()))
-            }
-            Line::Iwarp(id) => {
-                self.core.note_iwarp(id.0);
-                Ok(())
-            }
-            Line::PauseChannel { channel, refused } => done(self.core.pause_channel(channel.0), refused),
-            Line::ResumeChannel { channel, refused } => done(self.core.resume_channel(channel.0), refused),
-            Line::WaitForRoom(channel) => {
-                self.core.wait_for_room(channel.0);
-                Ok(())
-            }
-            Line::Timeout => {
-                self.core.handle_timeout(self.now);
-                Ok(())
-            }
-            Line::Deliver { on, event } => self.deliver(on.0, event),
-            Line::Release { id, ticket, refused, errno } => {
-                self.release(id.0, ticket.as_deref(), refused, errno.is_some(), between)
-            }
-            Line::Adopt { ticket, id, channel, errno } => {
-                let adopted =
-                    between.0.remove(ticket).ok_or_else(|| format!("no released id has the ticket {ticket:?}"))?;
-                self.adopt(adopted, (id.0, channel.0), errno.map(|As(errno)| errno))
-            }
-            Line::Yield(sum) => same("the summary", &Sum::of(&self.core), sum),
-            Line::End(snapshot) => same("the state", &Snapshot::of(&self.core), snapshot),
-        }
-    }
-
-    fn is_in(&self, id: Option<IdKey>, expected: &Option<String>) -> Result<(), String> {
-        same("the id's state", &id.and_then(|id| state(&self.core, id)), expected)
-    }
-
-    fn deliver(&mut self, on: ChannelKey, expected: &str) -> Result<(), String> {
-        let taken = self.taken.take().or_else(|| self.core.poll_event(on)).ok_or("there is no event to take")?;
-        same("the event", event(&taken).as_str(), expected)?;
-        self.ack_tokens.extend(taken.ack_token);
-        Ok(())
-    }
-
-    fn ack(
-        &mut self,
-        owner: IdKey,
-        group: Option<cmid_proto::GroupKey>,
-        refused: &Option<String>,
-    ) -> Result<(), String> {
-        // Ack tokens with the same owner and group are interchangeable.
-        match self.ack_tokens.iter().position(|ack_token| ack_token.owner() == owner && ack_token.group() == group) {
-            Some(at) => done(self.core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), refused),
-            // The token belongs to another drive, and the core refused it, so nothing has changed.
-            None if refused.is_some() => Ok(()),
-            None => Err("no such event was delivered".into()),
-        }
-    }
-
-    fn release(
-        &mut self,
-        id: IdKey,
-        ticket: Option<&str>,
-        refused: &Option<String>,
-        lost: bool,
-        between: &mut Between,
-    ) -> Result<(), String> {
-        match (self.core.release(id), refused) {
-            (Ok((released, _)), None) => match ticket {
-                Some(ticket) => match between.0.insert(ticket.to_owned(), released) {
-                    None => Ok(()),
-                    Some(_) => Err(format!("the ticket {ticket:?} is in use")),
-                },
-                None if lost => Ok(()),
-                None => Err("a release without a ticket".into()),
-            },
-            (answer, refused) => done(answer.map(drop), refused),
-        }
-    }
-
-    fn adopt(
-        &mut self,
-        released: Released,
-        expected: (IdKey, ChannelKey),
-        failed: Option<Errno>,
-    ) -> Result<(), String> {
-        let keys = self.core.adopt(released).map_err(|(refused, _)| format!("refused: {refused}"))?;
-        same("the keys", &keys, &expected)?;
-        if failed.is_some() {
-            // The id does not exist at the device, so the driver releases it from the core and drops it.
-            drop(self.core.release(keys.0));
-        }
-        Ok(())
-    }
+/// The recorded lines.
+struct Tape<'a> {
+    lines: &'a [Line<'a>],
+    /// The number of replayed lines, without the first of the file.
+    done: usize,
+    now: Time,
+    /// The states of ids that were shown last.
+    shown: HashMap<IdKey, State>,
 }
 
 /// Replays recordings together, because one may adopt ids that another releases. Calls `see` with the index of the
-/// recording and each step.
+/// recording and each step. Returns the cores after the last lines.
 ///
 /// # Errors
 /// The index of the recording, from 0, and the error.
-pub fn replay<'a>(
-    recordings: &'a [Recording],
-    mut see: impl FnMut(usize, &Transition),
-) -> Result<Vec<Replay<'a>>, (usize, Wrong)> {
+pub fn replay(recordings: &[Recording], mut see: impl FnMut(usize, &Transition)) -> Result<Vec<Core>, (usize, Wrong)> {
     let mut between = Between::default();
     let mut replays: Vec<_> = recordings.iter().map(Replay::new).collect();
     loop {
         let (mut stirred, mut waiting) = (false, None);
         for (which, replay) in replays.iter_mut().enumerate() {
-            loop {
-                match replay.step(&mut between).map_err(|wrong| (which, wrong))? {
-                    Played::Step(transition) => see(which, &transition),
-                    Played::Waits => {
-                        waiting = waiting.or(Some((which, replay.next_line())));
-                        break;
-                    }
-                    Played::Over => break,
-                }
-                stirred = true;
+            let done = replay.tape.done;
+            let waits = replay.run(&mut between, &mut |step| see(which, step)).map_err(|wrong| (which, wrong))?;
+            stirred |= replay.tape.done > done;
+            if waits {
+                waiting = waiting.or(Some((which, replay.tape.number())));
             }
         }
         match waiting {
-            None => return Ok(replays),
+            None => return Ok(replays.into_iter().map(|replay| replay.core).collect()),
             Some((which, line)) if !stirred => {
                 let what = "no given trace releases the id that this line adopts: give the other driver's trace too";
                 return Err((which, Wrong::at(line, what)));
@@ -340,30 +74,305 @@ pub fn replay<'a>(
     }
 }
 
-fn ends(deadline: Option<u64>) -> Time {
-    deadline.map_or(Time::NEVER, Time)
+impl<'a> Replay<'a> {
+    fn new(recording: &'a Recording) -> Self {
+        let tape = Tape { lines: &recording.lines, done: 0, now: Time::ZERO, shown: HashMap::new() };
+        Replay { tape, core: Core::new(recording.limits), reads: None, taken: None, ack_tokens: Vec::new() }
+    }
+
+    /// Replays the lines up to the end, or up to the adoption of an id that no replay has released yet. Returns whether
+    /// it waits for that.
+    fn run(&mut self, between: &mut Between, see: See<'_>) -> Result<bool, Wrong> {
+        while let Some(line) = self.tape.line() {
+            if matches!(line.input, Input::Adopt { number, .. } if !between.contains_key(&number)) {
+                return Ok(true);
+            }
+            self.play(&line.input, between, see).map_err(|what| Wrong::at(self.tape.number(), what))?;
+        }
+        Ok(false)
+    }
+
+    fn play(&mut self, input: &'a Input<'a>, between: &mut Between, see: See<'_>) -> Result<(), String> {
+        // A read completes in the next line: with an event, or with none.
+        let reads = self.reads.take();
+        if let Some(taken) = self.taken.as_ref().filter(|_| !matches!(input, Input::Deliver(_) | Input::End)) {
+            return Err(format!("{} is taken, and this line does not deliver it", event(taken)));
+        }
+        let Replay { tape, core, .. } = self;
+        match *input {
+            Input::Time(now) => {
+                tape.now = tape.now.max(now);
+                tape.show(core, None, None, format!("the time is {now}"), see);
+                Ok(())
+            }
+            Input::OpenChannel(acks) => {
+                tape.make(core, |core| core.open_channel(acks), |result| Step::OpenChannel { acks, result }, see)
+            }
+            Input::CloseChannel(channel) => {
+                let step = |result| Step::CloseChannel { channel, result };
+                tape.make(core, |core| Ok(((), core.close_channel(channel)?)), step, see)
+            }
+            Input::CreateId { on: channel, port_space } => {
+                let step = |result| Step::CreateId { channel, port_space, result };
+                tape.make(core, |core| core.create_id(channel, port_space), step, see)
+            }
+            Input::Submit { id, request, ref data, deadline } => {
+                let (now, deadline) = (tape.now, deadline.unwrap_or(Time::NEVER));
+                let request = with_data(request, &data.0);
+                let step = |result| Step::Submit { id, request, deadline, result };
+                tape.make(core, |core| Ok(((), core.begin(now, id, &request, deadline)?)), step, see)
+            }
+            Input::Ack { owner, group } => {
+                // Ack tokens with the same owner and group are interchangeable.
+                let is_it = |ack_token: &AckToken| ack_token.owner() == owner && ack_token.group() == group;
+                let result = match self.ack_tokens.iter().position(is_it) {
+                    Some(at) => core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from),
+                    // The token belongs to another drive.
+                    None => Err(Refused::NothingOwed),
+                };
+                tape.pass(core, &Step::Ack { owner, group, result }, see)
+            }
+            Input::Call => tape.calls(core, |core| core.next().ok_or("the core has no call"), see),
+            Input::Outcome { .. } => Err("there is no call under way".into()),
+            Input::Readable(channel) => {
+                core.handle_readable(channel);
+                tape.pass(core, &Step::Readable { channel }, see)
+            }
+            Input::Iwarp(id) => {
+                core.note_iwarp(id);
+                tape.pass(core, &Step::Iwarp { id }, see)
+            }
+            Input::Look(channel) => {
+                if !core.may_have_event(channel) {
+                    return Err(format!("{channel} is not to be read"));
+                }
+                let child = core.begin_read(channel);
+                self.reads = child.map(|_| channel);
+                tape.pass(core, &Step::WantsEvent { channel, child }, see)
+            }
+            Input::Event { on, raw, ref data, to, once } => {
+                if reads != Some(on) {
+                    return Err(format!("{on} is not being read"));
+                }
+                self.event(on, raw.map_private_data(|_| &data.0[..]), to, !once, see)
+            }
+            Input::Unreadable { on: channel, errno } => {
+                core.handle_unreadable(channel);
+                tape.pass(core, &Step::Unreadable { channel, errno }, see)
+            }
+            Input::Child => {
+                let id = core.next_child().and_then(|begun| begun.call()).and_then(|call| call.id());
+                let id = id.ok_or("there is no id to destroy")?;
+                tape.pass(core, &Step::Child { id }, see)?;
+                tape.calls(core, |core| core.next_child().ok_or("there is no id to destroy"), see)
+            }
+            Input::PauseChannel(channel) => {
+                let result = core.pause_channel(channel);
+                tape.pass(core, &Step::PauseChannel { channel, result }, see)
+            }
+            Input::ResumeChannel(channel) => {
+                let result = core.resume_channel(channel);
+                tape.pass(core, &Step::ResumeChannel { channel, result }, see)
+            }
+            Input::WaitForRoom(channel) => {
+                core.wait_for_room(channel);
+                tape.pass(core, &Step::WaitForRoom { channel }, see)
+            }
+            Input::Timeout => {
+                // Several ids may be due; this is the first.
+                let id = core.poll_timeout().map(|(_, id)| id);
+                core.handle_timeout(tape.now);
+                tape.pass_of(core, &Step::Timeout, id, see)
+            }
+            Input::Deliver(channel) => {
+                let event =
+                    self.taken.take().or_else(|| core.poll_event(channel)).ok_or("there is no event to take")?;
+                tape.pass(core, &Step::Deliver { channel, event: &event }, see)?;
+                self.ack_tokens.extend(event.ack_token);
+                Ok(())
+            }
+            Input::Release { id, number, errno } => {
+                let result = released(core.release(id), id, number, errno, between)?;
+                tape.pass(core, &Step::Release { id, number, result }, see)
+            }
+            Input::Adopt { number, errno } => {
+                let released = between.remove(&number).ok_or("no released id has this number")?;
+                let (id, channel) = core.adopt(released).map_err(|(refused, _)| format!("refused: {refused}"))?;
+                let step = Step::Adopt { id, number, channel, outcome: errno.map_or(Ok(()), Err) };
+                tape.pass(core, &step, see)?;
+                if errno.is_some() {
+                    // The id does not exist at the device, so the driver releases it from the core and drops it.
+                    drop(core.release(id));
+                }
+                Ok(())
+            }
+            Input::Yield => tape.pass(core, &Step::Yield, see),
+            Input::End => tape.pass(core, &Step::End, see),
+        }
+    }
+
+    fn event(
+        &mut self,
+        channel: ChannelKey,
+        event: RawEvent<&[u8]>,
+        to: Option<ChannelKey>,
+        reads_on: bool,
+        see: See<'_>,
+    ) -> Result<(), String> {
+        let result = match to {
+            Some(to) => {
+                let (result, taken) = self.core.take_event(channel, &event, to);
+                self.taken = taken;
+                result
+            }
+            None => self.core.handle_event(channel, event),
+        };
+        if reads_on {
+            self.core.handle_readable(channel);
+        }
+        self.tape.pass(&self.core, &Step::Event { channel, event, to, result, reads_on }, see)
+    }
 }
 
-/// Keeps the key of an object that is being created.
-fn keyed<'c, K>((key, begun): (K, Begun<'c, 'static>), keep: &mut Option<K>) -> Begun<'c, 'static> {
-    *keep = Some(key);
-    begun
+/// The result of a release. The id is lost if the device has failed.
+fn released(
+    released: Result<(Released, ChannelKey), Refused>,
+    id: IdKey,
+    number: u64,
+    errno: Option<Errno>,
+    between: &mut Between,
+) -> Result<Result<(), Error>, String> {
+    Ok(match (released, errno) {
+        (Err(refused), _) => Err(Error::Refused(refused)),
+        (Ok(_), Some(errno)) => Err(Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno })),
+        (Ok((released, _)), None) => match between.insert(number, released) {
+            Some(_) => return Err(format!("the number {number} is in use")),
+            None => Ok(()),
+        },
+    })
 }
 
-fn done(answer: Result<(), Refused>, refused: &Option<String>) -> Result<(), String> {
-    same("the refusal", &answer.err().map(|it| it.to_string()), refused)
-}
+impl<'a> Tape<'a> {
+    fn line(&self) -> Option<&'a Line<'a>> {
+        self.lines.get(self.done)
+    }
 
-fn answered<K: PartialEq + Display>(
-    answer: Result<Option<K>, Refused>,
-    recorded: Option<K>,
-    refused: &Option<String>,
-) -> Result<(), String> {
-    let (key, reason) = match answer {
-        Ok(key) => (key, None),
-        Err(reason) => (None, Some(reason.to_string())),
-    };
-    same("the refusal", &reason, refused)?;
-    let text = |key: &Option<K>| key.as_ref().map(K::to_string);
-    same("the key", &text(&key), &text(&recorded))
+    /// The number of the next line in the file.
+    fn number(&self) -> usize {
+        self.done + 2
+    }
+
+    /// Compares a step with the next line.
+    fn pass(&mut self, core: &Core, step: &Step<'_>, see: See<'_>) -> Result<(), String> {
+        let is_silent = matches!(step, Step::Call { .. } | Step::Deliver { .. } | Step::Iwarp { .. });
+        self.pass_of(core, step, Parts::of(step).id.filter(|_| !is_silent), see)
+    }
+
+    /// As `pass`. Shows the state of this id.
+    fn pass_of(&mut self, core: &Core, step: &Step<'_>, id: Option<IdKey>, see: See<'_>) -> Result<(), String> {
+        if let (Some(line), Some(made)) = (self.line(), Line::of(core, step)) {
+            if line.input != made.input {
+                return Err(format!("the next step is: {}; this line is another", text(step)));
+            }
+            if line.answer != made.answer {
+                let words = |answer: &Option<String>| answer.clone().unwrap_or_else(|| "nothing".into());
+                return Err(format!(
+                    "the core answers: {}; recorded was: {}",
+                    words(&made.answer),
+                    words(&line.answer)
+                ));
+            }
+        }
+        self.show(core, id, arrow(step), text(step), see);
+        Ok(())
+    }
+
+    /// Shows the step of the next line, and goes on to the line after it.
+    fn show(&mut self, core: &Core, id: Option<IdKey>, arrow: Option<Arrow>, text: String, see: See<'_>) {
+        let after = id.and_then(|id| core.state(id));
+        let before = id.and_then(|id| match after {
+            Some(state) => self.shown.insert(id, state),
+            None => self.shown.remove(&id),
+        });
+        see(&Transition { line: self.number(), at: self.now, id, before, after, arrow, text });
+        self.done += 1;
+    }
+
+    /// Makes a request, and its calls with the outcomes of the lines after it. Without a call it has its effect at once.
+    fn make<'r, 's, K: Copy>(
+        &mut self,
+        core: &mut Core,
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<(K, Begun<'c, 'r>), Refused>,
+        step: impl FnOnce(Result<K, Refused>) -> Step<'s>,
+        see: See<'_>,
+    ) -> Result<(), String> {
+        let (key, begun) = match begin(core) {
+            Ok(begun) => begun,
+            Err(refused) => return self.pass(core, &step(Err(refused)), see),
+        };
+        let step = step(Ok(key));
+        if begun.call().is_some() {
+            self.pass(begun.core(), &step, see)?;
+            let last = self.outcomes(begun, see)?;
+            return self.ended(core, last, see);
+        }
+        let last = self.outcomes(begun, see)?;
+        self.ended(core, last, see)?;
+        self.pass(core, &step, see)
+    }
+
+    /// Makes the calls that follow from earlier steps.
+    fn calls(
+        &mut self,
+        core: &mut Core,
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'static>, &'static str>,
+        see: See<'_>,
+    ) -> Result<(), String> {
+        let last = self.outcomes(begin(core)?, see)?;
+        self.ended(core, last, see)
+    }
+
+    /// Makes calls with the outcomes in the lines. The recording of a program that has crashed may end before a call or
+    /// its outcome: that call has changed nothing. Returns the last call, whose outcome is not compared yet.
+    fn outcomes(&mut self, mut begun: Begun<'_, '_>, see: See<'_>) -> Result<Option<Last>, String> {
+        loop {
+            let Some(call) = begun.call() else {
+                match begun.end(Ok(())) {
+                    Flow::Next(next) => begun = next,
+                    Flow::Done(_) => return Ok(None),
+                }
+                continue;
+            };
+            if self.has_ended() {
+                return Ok(None);
+            }
+            let step = Step::Call { call: &call, private_data: begun.private_data() };
+            self.pass(begun.core(), &step, see)?;
+            let outcome = match self.line().map(|line| &line.input) {
+                Some(&Input::Outcome { errno }) => errno.map_or(Ok(()), Err),
+                _ if self.has_ended() => return Ok(None),
+                _ => return Err("a call is under way, and this line is not its outcome".into()),
+            };
+            match begun.end(outcome) {
+                Flow::Next(next) => {
+                    self.pass(next.core(), &Step::Outcome { call: &call, outcome, fault: None }, see)?;
+                    begun = next;
+                }
+                Flow::Done(result) => {
+                    let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
+                    return Ok(Some((call, outcome, fault)));
+                }
+            }
+        }
+    }
+
+    /// Compares the outcome of the last call of a request.
+    fn ended(&mut self, core: &Core, last: Option<Last>, see: See<'_>) -> Result<(), String> {
+        let Some((call, outcome, fault)) = last else { return Ok(()) };
+        self.pass(core, &Step::Outcome { call: &call, outcome, fault }, see)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.line().is_none_or(|line| line.input == Input::End)
+    }
 }

@@ -3,6 +3,7 @@
 use cmid_proto::{Observer, Step, StepRecord};
 
 use crate::parts::{Parts, Problem};
+use crate::transition::{Arrow, arrow};
 
 /// Emits each step of a drive as an event of the crate `tracing`.
 ///
@@ -53,16 +54,6 @@ use crate::parts::{Parts, Problem};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tracing;
 
-/// The targets.
-#[derive(Clone, Copy)]
-enum Target {
-    Request,
-    Event,
-    Call,
-    Read,
-    Drive,
-}
-
 /// The level of an event.
 #[derive(Clone, Copy)]
 enum Level {
@@ -79,13 +70,13 @@ impl Observer for Tracing {
             return;
         }
         let parts = Parts::of(&record.step);
-        let (target, usual) = class(&record.step);
+        let arrow = arrow(&record.step);
         let level = match parts.problem {
-            None => usual,
+            None => usual(&record.step, arrow),
             Some(Problem::Fault(_) | Problem::Unreadable(_)) => Level::Error,
             Some(Problem::Refused(_) | Problem::Errno(_) | Problem::Status(_)) => Level::Warn,
         };
-        emit(target, level, parts, record);
+        emit(arrow, level, parts, record);
     }
 
     fn sibling(&self) -> Self {
@@ -94,7 +85,7 @@ impl Observer for Tracing {
 }
 
 /// Emits the event. `tracing` needs a separate macro call for each target and level.
-fn emit(target: Target, level: Level, parts: Parts, record: &StepRecord<'_>) {
+fn emit(arrow: Option<Arrow>, level: Level, parts: Parts, record: &StepRecord<'_>) {
     let StepRecord { now, core, step } = record;
     let Parts { id, channel, request, event, problem } = parts;
     macro_rules! at {
@@ -123,38 +114,21 @@ fn emit(target: Target, level: Level, parts: Parts, record: &StepRecord<'_>) {
             }
         };
     }
-    match target {
-        Target::Request => on!("cmid::request"),
-        Target::Event => on!("cmid::event"),
-        Target::Call => on!("cmid::call"),
-        Target::Read => on!("cmid::read"),
-        Target::Drive => on!("cmid::drive"),
+    match arrow {
+        Some(Arrow::AppToCore) => on!("cmid::request"),
+        Some(Arrow::CoreToApp) => on!("cmid::event"),
+        Some(Arrow::CoreToDevice | Arrow::Outcome) => on!("cmid::call"),
+        Some(Arrow::DeviceToCore) => on!("cmid::read"),
+        Some(Arrow::Clock) | None => on!("cmid::drive"),
     }
 }
 
-/// Returns the target of a step, and its level if nothing failed.
-fn class(step: &Step<'_>) -> (Target, Level) {
-    match step {
-        Step::OpenChannel { .. }
-        | Step::CloseChannel { .. }
-        | Step::CreateId { .. }
-        | Step::Submit { .. }
-        | Step::Ack { .. }
-        | Step::Iwarp { .. }
-        | Step::PauseChannel { .. }
-        | Step::ResumeChannel { .. }
-        | Step::Release { .. }
-        | Step::Adopt { .. } => (Target::Request, Level::Debug),
-        Step::Deliver { .. } => (Target::Event, Level::Debug),
-        Step::Call { .. } => (Target::Call, Level::Trace),
-        Step::Outcome { .. } => (Target::Call, Level::Debug),
-        Step::Event { .. } | Step::Unreadable { .. } => (Target::Read, Level::Trace),
-        Step::Begin { .. } | Step::End => (Target::Drive, Level::Debug),
-        Step::Readable { .. }
-        | Step::WantsEvent { .. }
-        | Step::Child { .. }
-        | Step::WaitForRoom { .. }
-        | Step::Timeout
-        | Step::Yield => (Target::Drive, Level::Trace),
+/// Returns the level of a step if nothing failed.
+fn usual(step: &Step<'_>, arrow: Option<Arrow>) -> Level {
+    match arrow {
+        Some(Arrow::AppToCore | Arrow::CoreToApp | Arrow::Outcome) => Level::Debug,
+        Some(Arrow::CoreToDevice | Arrow::DeviceToCore | Arrow::Clock) => Level::Trace,
+        None if matches!(step, Step::Begin { .. } | Step::End) => Level::Debug,
+        None => Level::Trace,
     }
 }

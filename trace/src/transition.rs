@@ -1,11 +1,10 @@
-//! A line of a replay as text.
+//! A step of a replay as text.
 
 use std::fmt;
 
-use cmid_proto::{IdKey, Request, State, Time};
+use cmid_proto::{IdKey, Request, State, Step, Time};
 
-use crate::line::Line;
-use crate::values::As;
+use crate::words;
 
 /// The direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,71 +71,47 @@ impl fmt::Display for Transition {
     }
 }
 
-/// The direction and the description of a line.
-pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
-    let no = |refused: &Option<String>| refused.as_ref().map_or(String::new(), |reason| format!(": refused, {reason}"));
-    match line {
-        Line::Begin { .. } => (None, "begin".into()),
-        Line::Time(now) => (None, format!("the time is {}.{:09}", now / 1_000_000_000, now % 1_000_000_000)),
-        Line::OpenChannel { is, refused, .. } => {
-            (Some(Arrow::AppToCore), format!("open a channel{}{}", named(is), no(refused)))
-        }
-        Line::CloseChannel { channel, refused } => {
-            (Some(Arrow::AppToCore), format!("close {}{}", channel.0, no(refused)))
-        }
-        Line::CreateId { port_space, is, refused, .. } => {
-            (Some(Arrow::AppToCore), format!("create an id, {}{}{}", port_space.0, named(is), no(refused)))
-        }
-        Line::Submit { id, request, refused, .. } => {
-            let request = request.request();
-            let target = if let Request::Migrate { to: Some(to) } = request {
-                format!(" to {to}")
-            } else if let Request::Join { addr, .. } = request {
-                format!(" {addr}")
-            } else {
-                String::new()
-            };
-            (Some(Arrow::AppToCore), format!("{} {}{target}{}", request.request_kind(), id.0, no(refused)))
-        }
-        Line::Ack { owner, refused, .. } => (Some(Arrow::AppToCore), format!("ack for {}{}", owner.0, no(refused))),
-        Line::Call { call, .. } => (Some(Arrow::CoreToDevice), call.clone()),
-        Line::Outcome { errno, fault, .. } => {
-            let fault = fault.as_ref().map_or(String::new(), |fault| format!("; fault: {fault}"));
-            let said = errno.map_or("ok".to_owned(), |As(errno)| errno.to_string());
-            (Some(Arrow::Outcome), format!("{said}{fault}"))
-        }
-        Line::Readable(channel) => (None, format!("{} is readable", channel.0)),
-        Line::Look { on, child } => {
-            let child = if child.is_some() { "" } else { ", which takes no event" };
-            (None, format!("read {}{child}", on.0))
-        }
-        Line::Event { on, raw, is, .. } => {
-            let status = if raw.status == 0 { String::new() } else { format!(" with status {}", raw.status) };
-            let is = if is == "known" { String::new() } else { format!(", {is}") };
-            (Some(Arrow::DeviceToCore), format!("{} of {}{status} on {}{is}", raw.kind.0, raw.id.0, on.0))
-        }
-        Line::Unreadable { on, errno } => (Some(Arrow::DeviceToCore), format!("{} cannot be read: {}", on.0, errno.0)),
-        Line::Child(id) => (None, format!("destroy {}: its request was not delivered", id.0)),
-        Line::Iwarp(id) => (None, format!("{} is on an iWARP device", id.0)),
-        Line::PauseChannel { channel, refused } => {
-            (Some(Arrow::AppToCore), format!("pause {}{}", channel.0, no(refused)))
-        }
-        Line::ResumeChannel { channel, refused } => {
-            (Some(Arrow::AppToCore), format!("resume {}{}", channel.0, no(refused)))
-        }
-        Line::WaitForRoom(channel) => (None, format!("{} waits for room", channel.0)),
-        Line::Timeout => (Some(Arrow::Clock), "deadlines have passed".into()),
-        Line::Deliver { on, event } => (Some(Arrow::CoreToApp), format!("{event}, on {}", on.0)),
-        Line::Release { id, ticket, refused, .. } => {
-            let ticket = ticket.as_ref().map_or(String::new(), |ticket| format!(" as {ticket}"));
-            (Some(Arrow::AppToCore), format!("release {}{ticket}{}", id.0, no(refused)))
-        }
-        Line::Adopt { ticket, id, .. } => (Some(Arrow::AppToCore), format!("adopt {ticket} as {}", id.0)),
-        Line::Yield(_) => (None, "yield".into()),
-        Line::End(_) => (None, "end".into()),
+/// The direction of a step.
+pub(crate) fn arrow(step: &Step<'_>) -> Option<Arrow> {
+    match step {
+        Step::OpenChannel { .. }
+        | Step::CloseChannel { .. }
+        | Step::PauseChannel { .. }
+        | Step::ResumeChannel { .. }
+        | Step::CreateId { .. }
+        | Step::Submit { .. }
+        | Step::Ack { .. }
+        | Step::Release { .. }
+        | Step::Adopt { .. } => Some(Arrow::AppToCore),
+        Step::Deliver { .. } => Some(Arrow::CoreToApp),
+        Step::Call { .. } => Some(Arrow::CoreToDevice),
+        Step::Outcome { .. } => Some(Arrow::Outcome),
+        Step::Event { .. } | Step::Unreadable { .. } => Some(Arrow::DeviceToCore),
+        Step::Timeout => Some(Arrow::Clock),
+        Step::Begin { .. }
+        | Step::Readable { .. }
+        | Step::Iwarp { .. }
+        | Step::WantsEvent { .. }
+        | Step::Child { .. }
+        | Step::WaitForRoom { .. }
+        | Step::Yield
+        | Step::End => None,
     }
 }
 
-fn named<T: fmt::Display>(key: &Option<As<T>>) -> String {
-    key.as_ref().map_or(String::new(), |As(key)| format!(": {key}"))
+/// A step in words: as [`Step`] shows it, with what a reader of a whole run needs besides.
+pub(crate) fn text(step: &Step<'_>) -> String {
+    if let Step::Call { call, .. } = step {
+        format!("{call:?}")
+    } else if let Step::Deliver { channel, event } = step {
+        format!("{}, on {channel}", words::event(event))
+    } else if let Step::Event { channel, .. } = step {
+        format!("{step}, on {channel}")
+    } else if let Step::Submit { request: Request::Migrate { to: Some(to) }, result: Ok(()), .. } = step {
+        format!("{step} to {to}")
+    } else if let Step::Release { number, result: Ok(()), .. } | Step::Adopt { number, .. } = step {
+        format!("{step}, number {number}")
+    } else {
+        step.to_string()
+    }
 }

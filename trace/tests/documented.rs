@@ -22,9 +22,9 @@ fn the_example_of_the_documentation_is_one() {
     let recordings = [Recording::read(block(&document, "jsonl").as_bytes()).unwrap()];
     assert!(recordings[0].is_whole());
     let mut shown = String::new();
-    let replays = replay(&recordings, |_, step| shown += &format!("{:>5}  {step}\n", step.line)).unwrap();
-    assert_eq!(replays[0].core().ids().count(), 1);
-    assert_eq!(replays[0].core().ids().map(|id| replays[0].core().state(id)).next(), Some(Some(State::Failed)));
+    let cores = replay(&recordings, |_, step| shown += &format!("{:>5}  {step}\n", step.line)).unwrap();
+    assert_eq!(cores[0].ids().count(), 1);
+    assert_eq!(cores[0].ids().map(|id| cores[0].state(id)).next(), Some(Some(State::Failed)));
     assert!(shown == block(&document, "text"), "it is shown as\n{shown}");
 }
 
@@ -53,7 +53,7 @@ fn the_example_is_what_is_recorded() {
 /// The error message of the reader lists every kind of line; the document must list the same.
 #[test]
 fn every_line_is_documented() {
-    let text = format!("{}\n{{\"nonsense\":1}}\n", block(&document(), "jsonl").lines().next().unwrap());
+    let text = format!("{}\n{{\"in\":\"nonsense\"}}\n", block(&document(), "jsonl").lines().next().unwrap());
     let wrong = Recording::read(text.as_bytes()).unwrap_err().to_string();
     let (_, known) = wrong.split_once("expected one of ").unwrap();
     let names: Vec<_> = known.split(", ").map(|name| name.trim_matches('`')).collect();

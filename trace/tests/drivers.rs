@@ -102,7 +102,7 @@ fn epoll() {
     replay(&[so_far], |_, _| {}).unwrap();
     drop(epoll);
     files.check().unwrap();
-    let expected = ["ADDR_RESOLVED of s5/id0", "ADDR_RESOLVED on s5/id0", "ack for s5/id0", "[s5/id0: - -> idle]"];
+    let expected = ["event s5/id0: ADDR_RESOLVED", "ADDR_RESOLVED on s5/id0", "ack of s5/id0", "[s5/id0: - -> idle]"];
     has(&replayed(&path, 1), &expected);
 }
 
@@ -141,7 +141,7 @@ fn mio() {
         let _look = driver.turn();
     }
     drop(driver);
-    has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
+    has(&replayed(&path, 1), &["event id0: ADDR_RESOLVED", "ADDR_RESOLVED on id0", "ack of id0", "[id0: - -> idle]"]);
 }
 
 fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
@@ -170,7 +170,13 @@ fn blocking() {
     let steps: Vec<_> = steps.iter().map(|step| unnumbered(step)).collect();
     has(
         &steps,
-        &["release id1 as release", "adopt release", "CONNECT_REQUEST of id1", "attach_qp id0", "DISCONNECTED"],
+        &[
+            "release id1, number",
+            "adopt id0 on ch0, number",
+            "event id1: CONNECT_REQUEST",
+            "attach_qp on id0",
+            "DISCONNECTED",
+        ],
     );
 }
 

@@ -57,9 +57,9 @@ fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Full, (), Trace>)) -> 
     drop(drive);
     let text = memory.texts().swap_remove(0);
     let recordings = [Recording::read(&text[..]).unwrap()];
-    let replays = replay(&recordings, |_, _| {}).unwrap();
+    let cores = replay(&recordings, |_, _| {}).unwrap();
     assert!(recordings[0].is_whole());
-    assert!(*replays[0].core() == live);
+    assert!(cores[0] == live);
     String::from_utf8(text).unwrap()
 }
 
@@ -87,7 +87,7 @@ fn no_room_for_another_id() {
         assert_eq!(drive.run(8), Next::Deliver);
         let _ = drive.next_event(channel).unwrap();
     });
-    assert!(text.contains("{\"wait_for_room\":\"ch1\"}"), "{text}");
+    assert!(text.contains("{\"in\":{\"wait_for_room\":\"ch1\"}}"), "{text}");
     assert!(text.contains("\"data\":\"6c6574206d6520696e/11\""), "{text}");
 }
 
@@ -100,8 +100,8 @@ fn no_room_for_another_event() {
         (0..8).for_each(|_| assert_ne!(drive.run(8), Next::Again));
         // The event is not read, so the end line contains it.
     });
-    assert!(text.contains("{\"look\":{\"on\":\"ch1\"}}"), "{text}");
-    assert!(text.lines().last().unwrap().contains("\"ch0\":[\"CONNECT_REQUEST on id2, from id0, data "), "{text}");
+    assert!(text.contains("{\"in\":{\"look\":\"ch1\"}}"), "{text}");
+    assert!(text.lines().last().unwrap().contains("ch0: CONNECT_REQUEST on id2, from id0, data "), "{text}");
 }
 
 #[test]
@@ -116,7 +116,10 @@ fn a_channel_that_cannot_be_read_and_an_id_that_is_lost() {
         let kept = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
         drive.release(kept).unwrap_err();
     });
-    assert!(text.contains("{\"unreadable\":{\"on\":\"ch1\",\"errno\":\"errno 4000\"}}"), "{text}");
-    assert!(text.contains("{\"release\":{\"id\":\"id1\",\"errno\":\"EIO\"}}"), "{text}");
-    assert!(text.contains("\"refused\":\"release on id1.2 while idle: the id is not in synchronous mode\""), "{text}");
+    assert!(text.contains("{\"in\":{\"unreadable\":{\"on\":\"ch1\",\"errno\":\"errno 4000\"}}}"), "{text}");
+    assert!(text.contains("\"errno\":\"EIO\"}},\"out\":\"fault: release on id1 failed: EIO\"}"), "{text}");
+    assert!(
+        text.contains("\"out\":\"refused: release on id1.2 while idle: the id is not in synchronous mode\""),
+        "{text}"
+    );
 }

@@ -26,30 +26,30 @@ fn comes_to_its_end(name: &str) {
     let mut steps = Vec::new();
     // The simulator's cores are numbered, and so are their keys.
     let unnumbered = |step: String| (0..9).fold(step, |step, core| step.replace(&format!("s{core}/"), ""));
-    let replays = replay(&recordings, |which, step| steps.push((which, unnumbered(step.to_string()))))
+    let cores = replay(&recordings, |which, step| steps.push((which, unnumbered(step.to_string()))))
         .unwrap_or_else(|(which, wrong)| panic!("recording {}, {wrong}", which + 1));
-    for replay in &replays {
-        replay.core().check();
-        assert_eq!(replay.core().ids().count(), 0);
+    for core in &cores {
+        core.check();
+        assert_eq!(core.ids().count(), 0);
     }
     // The recording contains the steps that it was made for.
     for part in [
         "MIGRATED on id0",
-        "migrate_id id0 to ch1",
+        "to ch1",
         "ROUTE_RESOLVED on id0, on ch1",
         "[id0: connecting -> responded]",
         "68656c6c6f",
         "77656c636f6d65",
-        "release id1 as",
+        "release id1, number",
         "DISCONNECTED",
         "TIMEWAIT_EXIT",
-        "refused, establish on id",
+        "refused: establish on id",
         "EADDR",
         "DEADLINE_PASSED(resolve_addr)",
     ] {
         assert!(steps.iter().any(|(_, step)| step.contains(part)), "{name} has no {part:?}");
     }
-    assert!(steps.iter().any(|(which, step)| *which == 2 && step.contains("adopt release")), "{name}");
+    assert!(steps.iter().any(|(which, step)| *which == 2 && step.contains("adopt id0 on ch1, number")), "{name}");
 }
 
 #[test]
@@ -72,11 +72,11 @@ fn charts_are_drawn() {
     let mermaid = chart.draw(ChartFormat::Mermaid);
     assert!(mermaid.starts_with("sequenceDiagram\n    participant application\n"), "{mermaid}");
     for line in [
-        "    application->>core: create an id, TCP: id0\n    core->>device: CreateId { id: id0, channel: ch0, port_space: Tcp }\n    \
-         device-->>core: ok\n    Note over core: id0: - -> idle\n",
-        "    core->>device: Migrate { id: id0, from: ch0, to: ch1 }\n    device-->>core: ok\n",
+        "    application->>core: create id, TCP on ch0: id0\n    core->>device: CreateId { id: id0, channel: ch0, port_space: Tcp }\n    \
+         device-->>core: done: create_id on id0\n    Note over core: id0: - -> idle\n",
+        "    core->>device: Migrate { id: id0, from: ch0, to: ch1 }\n    device-->>core: done: migrate_id on id0: from ch0 to ch1\n",
         "    core->>application: MIGRATED on id0, on ch1\n",
-        "    device->>core: ROUTE_RESOLVED of id0 on ch1\n",
+        "    device->>core: event id0: ROUTE_RESOLVED, on ch1\n",
     ] {
         assert!(mermaid.contains(line), "{line}{mermaid}");
     }

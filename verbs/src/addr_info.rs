@@ -81,7 +81,7 @@ pub enum AddrInfoError {
     /// The resolver's `EAI_` code (getaddrinfo(3)), below 0: no such name or service, no answer, none of that family.
     Resolver(i32),
     /// An errno: `EINVAL` if there is neither a node nor a service, or a name has a zero byte; `ENODEV` without RDMA
-    /// devices; `ENOMEM`; the errno that the resolver leaves with `EAI_SYSTEM`.
+    /// devices; `ELIBACC` without librdmacm; `ENOMEM`; the errno that the resolver leaves with `EAI_SYSTEM`.
     System(Errno),
 }
 
@@ -96,6 +96,10 @@ pub enum AddrInfoError {
 #[doc(alias = "rdma_getaddrinfo")]
 pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Result<AddrInfo, AddrInfoError> {
     let (node, service) = (c_string(node)?, c_string(service)?);
+    if node.is_none() && service.is_none() && *hints == Hints::default() {
+        return Err(AddrInfoError::System(Errno::EINVAL));
+    }
+    ffi::load_rdmacm().map_err(|error| AddrInfoError::System(error.errno()))?;
     let as_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
     let (mut src, mut dst) = (hints.src.map(CAddr::new), hints.dst.map(CAddr::new));
     let c_hints = hints.to_c(src.as_mut(), dst.as_mut());

@@ -1,5 +1,5 @@
-//! The bindings to librdmacm and libibverbs: those of rdma-sys, or those of this crate (`prebuilt`). Only this file and
-//! `macros` name them. A name that is imported here is added to the latter by `prebuilt/generate.sh`.
+//! The bindings to librdmacm and libibverbs: those of this crate (`bindings`), or with the feature `rdma-sys` those of that
+//! crate (`linked`). Only this file names them. A name that is imported here is in both.
 //!
 //! Three rules avoid the traps of the bindings. First: no value of type `ibv_event_type` is read, because it is a Rust
 //! enum without the codes of newer libraries. One constant of it is passed. Second: the inline functions that the
@@ -11,17 +11,16 @@
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
+use crate::descriptors;
+use crate::kernel::OpenError;
+
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 };
 pub(crate) use libc::{EAGAIN, EINTR, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc};
 
-#[cfg(not(feature = "rdma-sys"))]
-use crate::prebuilt as bindings;
-#[cfg(feature = "rdma-sys")]
-use rdma_sys as bindings;
-
-pub(crate) use bindings::{
+use crate::bindings;
+pub(crate) use crate::bindings::{
     atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_async_event, ibv_ack_cq_events, ibv_ah,
     ibv_ah_attr, ibv_alloc_pd, ibv_async_event, ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context,
     ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp,
@@ -37,7 +36,7 @@ pub(crate) use bindings::{
     ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
     imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
-pub(crate) use bindings::{
+pub(crate) use crate::bindings::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
     rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags, rdma_conn_param, rdma_connect, rdma_create_event_channel,
     rdma_create_id, rdma_create_qp, rdma_create_qp_ex, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect,
@@ -46,6 +45,28 @@ pub(crate) use bindings::{
     rdma_listen, rdma_migrate_id, rdma_notify, rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr,
     rdma_resolve_route, rdma_set_local_ece, rdma_set_option, rdma_ud_param, verbs_context,
 };
+
+/// Loads libibverbs, before the first call of it.
+///
+/// # Errors
+/// [`OpenError::NoLibrary`]; [`OpenError::Failed`] without the descriptors for it.
+pub(crate) fn load_ibverbs() -> Result<(), OpenError> {
+    bindings::load_ibverbs().map_err(not_loaded)
+}
+
+/// Loads librdmacm, before the first call of it. It loads libibverbs, but not the functions of this crate's bindings to that.
+///
+/// # Errors
+/// As [`load_ibverbs`].
+pub(crate) fn load_rdmacm() -> Result<(), OpenError> {
+    bindings::load_rdmacm().map_err(not_loaded)
+}
+
+/// The dynamic linker tells the reason as a text only.
+#[cold]
+fn not_loaded(reason: String) -> OpenError {
+    descriptors::available(descriptors::LIST).map_or_else(OpenError::Failed, |()| OpenError::NoLibrary(reason))
+}
 
 /// The inline function `ibv_create_qp_ex` of verbs.h.
 ///
@@ -118,8 +139,9 @@ pub(crate) type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -
 pub(crate) type ReqNotifyCq = unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int;
 
 // `rdma_cm_id.context` holds a key.
-const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>(), "64-bit targets only");
-const _: () = assert!(rdma_port_space::RDMA_PS_TCP == cmid_proto::PortSpace::Tcp.code());
-const _: () = assert!(rdma_port_space::RDMA_PS_IB == cmid_proto::PortSpace::Ib.code());
-const _: () = assert!(rdma_port_space::RDMA_PS_UDP == cmid_proto::PortSpace::Udp.code());
-const _: () = assert!(rdma_port_space::RDMA_PS_IPOIB == cmid_proto::PortSpace::Ipoib.code());
+// 64-bit targets only.
+static_assertions::const_assert!(size_of::<*mut c_void>() == size_of::<u64>());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_TCP == cmid_proto::PortSpace::Tcp.code());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_IB == cmid_proto::PortSpace::Ib.code());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_UDP == cmid_proto::PortSpace::Udp.code());
+static_assertions::const_assert!(rdma_port_space::RDMA_PS_IPOIB == cmid_proto::PortSpace::Ipoib.code());

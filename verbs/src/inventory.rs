@@ -3,7 +3,7 @@
 use cmid_proto::Errno;
 
 use crate::data::Context;
-use crate::ffi::c_int;
+use crate::ffi::{self, c_int};
 
 /// The properties of a device (ibv_query_device(3)).
 #[doc(alias("ibv_query_device", "ibv_device_attr"))]
@@ -41,9 +41,10 @@ pub struct DeviceInfo {
 /// the devices of its ids does not need this call.
 ///
 /// # Errors
-/// `ENODEV` if there is none, `EMFILE` without these descriptors, and otherwise as [`Verbs::open`](crate::Verbs::open); the errno of ibv_query_device(3).
+/// `ENODEV` if there is none, `ELIBACC` without librdmacm, `EMFILE` without these descriptors, and otherwise as [`Verbs::open`](crate::Verbs::open); the errno of ibv_query_device(3).
 #[doc(alias("rdma_get_devices", "ibv_get_device_list"))]
 pub fn devices() -> Result<Vec<DeviceInfo>, Errno> {
+    ffi::load_ibverbs().and_then(|()| ffi::load_rdmacm()).map_err(|error| error.errno())?;
     Context::all()?.iter().map(describe).collect()
 }
 

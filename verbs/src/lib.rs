@@ -94,14 +94,33 @@
 //! - [`addr_info()`] and [`devices`] still use librdmacm.
 //!
 //! Neither backend was tested on RDMA hardware. [`KernelCm`] is the kernel backend without [`Qp`]s. With
-//! `default-features = false` the crate contains only [`KernelCm`]. It then builds without rdma-core's headers, and
-//! links without its libraries.
+//! `default-features = false` the crate contains only [`KernelCm`], which uses none of rdma-core's libraries.
 //!
 //! # Bindings
 //!
-//! By default the bindings to rdma-core are those of `rdma-sys`, which generates them in the build. That needs the
-//! headers of rdma-core and libclang 15 or older. With `default-features = false` and the feature `prebuilt` they are
-//! part of this crate, for x86_64, and the build needs neither. The program is the same.
+//! [`Verbs::open`] loads `libibverbs.so.1`, and [`Backend::Librdmacm`], [`devices`] and [`addr_info()`] also
+//! `librdmacm.so.1`, once in the life of the process, as dlopen(3) finds them. A build needs nothing of rdma-core. On a machine
+//! without a library the program starts, and [`OpenError::NoLibrary`] names the library:
+//!
+//! ```no_run
+//! # use cmid_verbs::{OpenError, Verbs};
+//! # fn over_rdma(_: Verbs) {}
+//! # fn over_tcp() {}
+//! match Verbs::open() {
+//!     Ok(device) => over_rdma(device),
+//!     Err(reason) => {
+//!         eprintln!("no RDMA: {reason}");
+//!         over_tcp();
+//!     }
+//! }
+//! ```
+//!
+//! A function that the loaded version lacks fails with `EOPNOTSUPP`: memory is registered since rdma-core 28, and enhanced
+//! connection establishment needs version 31, multicast over librdmacm version 16. All other functions are older.
+//!
+//! With the feature `rdma-sys` the program is linked with both libraries, by the bindings that the crate `rdma-sys` generates
+//! in the build. That needs rdma-core's headers and libclang 15 or older. Posts and polls are the same code with both:
+//! they call the provider's functions, whose addresses are in the context or the QP, as the inline functions of C do.
 //!
 //! # Unsafe code
 //!
@@ -119,6 +138,9 @@ extern crate self as cmid_verbs;
 mod accounting;
 #[cfg(feature = "rdma-core")]
 mod addr_info;
+#[cfg(feature = "rdma-core")]
+#[cfg_attr(feature = "rdma-sys", path = "linked.rs")]
+mod bindings;
 mod contents;
 #[cfg(feature = "rdma-core")]
 mod data;
@@ -137,8 +159,6 @@ mod kernel;
 mod librdmacm;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
-#[cfg(all(feature = "rdma-core", not(feature = "rdma-sys")))]
-mod prebuilt;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "what the data path needs"))]
 mod process;
 #[cfg(feature = "rdma-core")]
@@ -175,36 +195,26 @@ pub use kernel::{KernelCm, KernelHandle, OpenError};
 #[cfg(feature = "rdma-core")]
 pub use verbs::{Backend, Handle, UnknownBackend, Verbs};
 
-/// Whether a type is `Send` and `Sync` is part of the interface.
-const _: () = {
-    const fn send<T: Send>() {}
-    send::<KernelCm>();
-    send::<KernelHandle>();
-};
+// Whether a type is `Send` and `Sync` is part of the interface.
+static_assertions::assert_impl_all!(KernelCm: Send);
+static_assertions::assert_impl_all!(KernelHandle: Send);
 
 #[cfg(feature = "rdma-core")]
-const _: () = {
-    const fn send<T: Send>() {}
-    const fn sync<T: Sync>() {}
-    send::<Verbs>();
-    send::<Handle>();
-    send::<Pd>();
-    sync::<Pd>();
-    send::<Ah>();
-    sync::<Ah>();
-    send::<Nic>();
-    sync::<Nic>();
-    send::<Buffer>();
-    sync::<Buffer>();
-    send::<Mr>();
-    sync::<Mr>();
-    send::<Mw>();
-    sync::<Mw>();
-    send::<Cq>();
-    sync::<Cq>();
-    send::<Qp>();
-    sync::<Qp>();
-};
+mod is_send {
+    use super::{Ah, Buffer, Cq, Handle, Mr, Mw, Nic, Pd, Qp, Verbs};
+    use static_assertions::assert_impl_all;
+
+    assert_impl_all!(Verbs: Send);
+    assert_impl_all!(Handle: Send);
+    assert_impl_all!(Pd: Send, Sync);
+    assert_impl_all!(Ah: Send, Sync);
+    assert_impl_all!(Nic: Send, Sync);
+    assert_impl_all!(Buffer: Send, Sync);
+    assert_impl_all!(Mr: Send, Sync);
+    assert_impl_all!(Mw: Send, Sync);
+    assert_impl_all!(Cq: Send, Sync);
+    assert_impl_all!(Qp: Send, Sync);
+}
 
 /// The examples of README.md compile and run.
 #[cfg(all(doctest, feature = "rdma-core"))]

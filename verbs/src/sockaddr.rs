@@ -10,9 +10,9 @@ use crate::ffi::{
 /// An address in C's form, with room for any family.
 pub(crate) struct CAddr(sockaddr_storage);
 
-const _: () = assert!(size_of::<sockaddr_in>() <= size_of::<sockaddr_storage>());
-const _: () = assert!(size_of::<sockaddr_in6>() <= size_of::<sockaddr_storage>());
-const _: () = assert!(align_of::<sockaddr_in6>() <= align_of::<sockaddr_storage>());
+static_assertions::const_assert!(size_of::<sockaddr_in>() <= size_of::<sockaddr_storage>());
+static_assertions::const_assert!(size_of::<sockaddr_in6>() <= size_of::<sockaddr_storage>());
+static_assertions::const_assert!(align_of::<sockaddr_in6>() <= align_of::<sockaddr_storage>());
 
 impl CAddr {
     pub(crate) fn new(addr: SocketAddr) -> Self {

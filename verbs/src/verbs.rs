@@ -11,6 +11,7 @@ use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
+use crate::ffi;
 use crate::kernel::{KernelCm, KernelHandle, OpenError};
 use crate::librdmacm::{self, Rdmacm};
 use crate::raw;
@@ -114,11 +115,13 @@ impl Verbs {
     /// ids that keep the devices of the data path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
+    /// [`OpenError::NoLibrary`] without libibverbs, or, over [`Backend::Librdmacm`], without librdmacm.
     /// `EMFILE` with fewer than about ten free descriptors: libibverbs loads its providers here, once in the life of the
     /// process. Otherwise the error names the part of the kernel's interface that is missing or forbidden, with its path. Over
     /// [`Backend::Librdmacm`] also [`OpenError::WaitsForIbacm`] [where ibacm runs](crate#ibacm), [`OpenError::NoDevice`]
     /// without an RDMA device, and [`OpenError::Failed`] with another errno of rdma_create_event_channel(3).
     pub fn open_with(backend: Backend) -> Result<Self, OpenError> {
+        ffi::load_ibverbs()?;
         let cm = match backend {
             Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open()?),
             Backend::Kernel => Cm::Kernel(KernelCm::with_qps()?),

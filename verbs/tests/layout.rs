@@ -1,102 +1,146 @@
-//! Compares the numbers in this workspace with rdma-core's headers, by a C program.
+//! Compares the types, numbers and signatures in this workspace with rdma-core's headers, by the C compiler.
 
-use std::fmt::Write as _;
+use std::fs;
 use std::mem::{offset_of, size_of};
-use std::process::Command;
+use std::path::Path;
 
 use cmid_proto::datapath::WcOpcode;
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, QpState, WcStatus};
 
+use bindings::{CONSTANTS, Field, Ibverbs, Rdmacm, STRUCTURES, Structure};
+
+#[allow(unsafe_code, reason = "it calls C, and this test does not")]
+#[path = "../src/bindings/mod.rs"]
+mod bindings;
 #[path = "../src/macros.rs"]
 mod macros;
-#[allow(unsafe_code, reason = "it declares the functions of C")]
-#[path = "../src/prebuilt/mod.rs"]
-mod prebuilt;
-
-/// The size of a structure, and the offsets of its fields by their names in C.
-macro_rules! layout {
-    ($kind:ident $name:ident { $($field:literal = $($path:ident).+),* }) => {{
-        let c = concat!(stringify!($kind), " ", stringify!($name));
-        vec![
-            (format!("sizeof({c})"), size_of::<$name>() as i64),
-            $( (format!("offsetof({c}, {})", $field), offset_of!($name, $($path).+) as i64), )*
-        ]
-    }};
-}
-
-/// The structures that a set of bindings defines by hand, because of their unions: size, and offsets by their names in
-/// C.
-macro_rules! by_hand {
-    ($bindings:ident) => {{
-        use $bindings::{
-            ibv_ah_attr, ibv_async_event, ibv_gid, ibv_global_route, ibv_mw_bind_info, ibv_send_wr, ibv_wc, rdma_addr,
-            rdma_cm_event, rdma_ib_addr, rdma_ud_param,
-        };
-        [
-            layout!(union ibv_gid { "raw" = raw, "global.interface_id" = global.interface_id }),
-            layout!(struct ibv_global_route {
-                "dgid" = dgid, "flow_label" = flow_label, "sgid_index" = sgid_index, "hop_limit" = hop_limit,
-                "traffic_class" = traffic_class
-            }),
-            layout!(struct ibv_ah_attr {
-                "grh" = grh, "dlid" = dlid, "sl" = sl, "src_path_bits" = src_path_bits, "static_rate" = static_rate,
-                "is_global" = is_global, "port_num" = port_num
-            }),
-            layout!(struct ibv_async_event { "element" = element, "event_type" = event_type }),
-            layout!(struct ibv_wc {
-                "wr_id" = wr_id, "status" = status, "opcode" = opcode, "vendor_err" = vendor_err, "byte_len" = byte_len,
-                "imm_data" = imm_data_invalidated_rkey_union, "qp_num" = qp_num, "src_qp" = src_qp,
-                "wc_flags" = wc_flags, "pkey_index" = pkey_index, "slid" = slid, "sl" = sl,
-                "dlid_path_bits" = dlid_path_bits
-            }),
-            layout!(struct ibv_mw_bind_info {
-                "mr" = mr, "addr" = addr, "length" = length, "mw_access_flags" = mw_access_flags
-            }),
-            layout!(struct ibv_send_wr {
-                "wr_id" = wr_id, "next" = next, "sg_list" = sg_list, "num_sge" = num_sge, "opcode" = opcode,
-                "send_flags" = send_flags, "imm_data" = imm_data_invalidated_rkey_union,
-                "wr.rdma.remote_addr" = wr.rdma.remote_addr, "wr.rdma.rkey" = wr.rdma.rkey,
-                "wr.atomic.remote_addr" = wr.atomic.remote_addr, "wr.atomic.compare_add" = wr.atomic.compare_add,
-                "wr.atomic.swap" = wr.atomic.swap, "wr.atomic.rkey" = wr.atomic.rkey, "wr.ud.ah" = wr.ud.ah,
-                "wr.ud.remote_qpn" = wr.ud.remote_qpn, "wr.ud.remote_qkey" = wr.ud.remote_qkey,
-                "qp_type.xrc.remote_srqn" = qp_type.xrc.remote_srqn, "bind_mw.mw" = bind_mw_tso_union.bind_mw.mw,
-                "bind_mw.rkey" = bind_mw_tso_union.bind_mw.rkey, "bind_mw.bind_info" = bind_mw_tso_union.bind_mw.bind_info
-            }),
-            layout!(struct rdma_ib_addr { "sgid" = sgid, "dgid" = dgid, "pkey" = pkey }),
-            layout!(struct rdma_addr { "src_addr" = src_addr_union, "dst_addr" = dst_addr_union, "addr" = addr }),
-            layout!(struct rdma_ud_param {
-                "private_data" = private_data, "private_data_len" = private_data_len, "ah_attr" = ah_attr,
-                "qp_num" = qp_num, "qkey" = qkey
-            }),
-            layout!(struct rdma_cm_event {
-                "id" = id, "listen_id" = listen_id, "event" = event, "status" = status, "param.conn" = param.conn,
-                "param.ud" = param.ud
-            }),
-        ]
-        .concat()
-    }};
-}
 
 #[test]
 fn numbers_are_those_of_the_headers() {
-    let mut expected = events();
-    expected.extend(verbs());
-    expected.extend(errnos());
-    expected.extend(anonymous());
-    expected.extend(by_hand!(rdma_sys));
-    expected.extend(by_hand!(prebuilt));
-    expected.extend(generated());
+    let own = CONSTANTS.iter().map(|(name, number)| (name.to_string(), *number));
+    let numbers = [events(), verbs(), errnos(), anonymous(), own.collect()].concat();
+    compile("numbers.c", numbers.into_iter().map(|(c, number)| format!("(long long)({c}) == {number}LL")));
+}
 
-    let mut lines = String::new();
-    for (c, _) in &expected {
-        writeln!(lines, r#"    printf("%lld\n", (long long)({c}));"#).unwrap();
+#[test]
+fn types_of_the_bindings_are_those_of_the_headers() {
+    compile("types.c", STRUCTURES.iter().flat_map(layout));
+}
+
+/// The conditions of C for a structure.
+fn layout(structure: &'static Structure) -> impl Iterator<Item = String> {
+    let c = structure.of_c.first().unwrap_or(&structure.name);
+    let whole = (structure.extent == "whole").then(|| format!("sizeof({c}) == {}", structure.size));
+    let fields = structure.fields.iter().filter_map(move |field| {
+        let name = *field.of_c.first().unwrap_or(&field.name);
+        let place = match structure.extent {
+            "end" => format!("sizeof({c}) - offsetof({c}, {name}) == {}", structure.size - field.offset),
+            _ => format!("offsetof({c}, {name}) == {}", field.offset),
+        };
+        let member = format!("(({c} *)0)->{name}");
+        let all = format!("{place} && sizeof({member}) == {} && {}", field.size, is_of_type(&member, field));
+        (!name.is_empty()).then_some(all)
+    });
+    whole.into_iter().chain(fields)
+}
+
+/// Whether a field with a function has the type of the function.
+fn is_of_type(member: &str, field: &Field) -> String {
+    // The compiler breaks long lines.
+    let ty = field.ty.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some(function) = ty.strip_prefix("Option<unsafe extern \"C\" fn(") else { return "1".into() };
+    let (arguments, returned) = function.rsplit_once(')').expect("arguments");
+    let returned = returned.trim_end_matches('>').trim_start_matches(" -> ");
+    compatible(member, "(*)", &arguments.split(", ").collect::<Vec<_>>(), returned)
+}
+
+#[test]
+fn functions_of_the_bindings_are_those_of_the_headers() {
+    let all = Ibverbs::SIGNATURES.iter().chain(Rdmacm::SIGNATURES);
+    compile("functions.c", all.map(|(name, arguments, returned)| compatible(name, "", arguments, returned)));
+}
+
+/// A condition of C: the expression has the type of this function, or, with `(*)`, of a pointer to it.
+fn compatible(expression: &str, pointer: &str, arguments: &[&str], returned: &str) -> String {
+    let arguments: Vec<_> = arguments.iter().map(|argument| c_type(argument)).collect();
+    let arguments = if arguments.is_empty() { "void".into() } else { arguments.join(", ") };
+    let function = format!("{} {pointer}({arguments})", c_type(returned));
+    // The headers of the kernel have a type of their own for 64 bits.
+    let of_kernel = function.replace("uint64_t", "unsigned long long");
+    let is = |function: &str| format!("__builtin_types_compatible_p(__typeof__({expression}), {function})");
+    format!("({} || {})", is(&function), is(&of_kernel))
+}
+
+/// The type of C for a type of the bindings.
+fn c_type(rust: &str) -> String {
+    if let Some(target) = rust.strip_prefix("*mut ") {
+        return format!("{} *", c_type(target));
     }
-    let said: Vec<i64> = run(&lines).lines().map(|line| line.parse().unwrap()).collect();
+    if let Some(target) = rust.strip_prefix("*const ") {
+        return format!("const {} *", c_type(target));
+    }
+    let same = match rust {
+        "" | "c_void" => "void",
+        "c_char" => "char",
+        "c_int" => "int",
+        "c_uint" => "unsigned int",
+        "usize" => "size_t",
+        "u8" => "uint8_t",
+        "u16" => "uint16_t",
+        "u32" => "uint32_t",
+        "u64" => "uint64_t",
+        "sockaddr" => "struct sockaddr",
+        "ibv_event_type" => "enum ibv_event_type",
+        _ => "",
+    };
+    if !same.is_empty() {
+        return same.into();
+    }
+    if let Some(name) = rust.strip_suffix("::Type") {
+        return format!("enum {name}");
+    }
+    let mut names = STRUCTURES.iter().map(|structure| structure.name);
+    names.find(|name| name.ends_with(&format!(" {rust}"))).unwrap_or_else(|| panic!("the type of C for {rust}")).into()
+}
 
-    assert_eq!(said.len(), expected.len());
-    for ((c, ours), theirs) in expected.iter().zip(said) {
-        assert_eq!(*ours, theirs, "{c}");
+/// Asserts that structures of rdma-sys have the layout of those in the bindings of this crate.
+#[cfg(feature = "rdma-sys")]
+macro_rules! same_layout {
+    ($($name:ident { $($($path:ident).+),+ })+) => {$(
+        assert_eq!(size_of::<rdma_sys::$name>(), size_of::<bindings::$name>(), stringify!($name));
+        $( assert_eq!(
+            offset_of!(rdma_sys::$name, $($path).+),
+            offset_of!(bindings::$name, $($path).+),
+            concat!(stringify!($name), " ", stringify!($($path).+)),
+        ); )+
+    )+};
+}
+
+/// rdma-sys generates the others.
+#[cfg(feature = "rdma-sys")]
+#[test]
+fn types_that_rdma_sys_defines_by_hand_are_those_of_the_bindings() {
+    same_layout! {
+        ibv_gid { raw, global.interface_id }
+        ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class }
+        ibv_ah_attr { grh, dlid, sl, src_path_bits, static_rate, is_global, port_num }
+        ibv_async_event { element, event_type }
+        ibv_wc {
+            wr_id, status, opcode, vendor_err, byte_len, imm_data_invalidated_rkey_union, qp_num, src_qp, wc_flags, pkey_index,
+            slid, sl, dlid_path_bits
+        }
+        ibv_mw_bind_info { mr, addr, length, mw_access_flags }
+        ibv_send_wr {
+            wr_id, next, sg_list, num_sge, opcode, send_flags, imm_data_invalidated_rkey_union, wr.rdma.remote_addr, wr.rdma.rkey,
+            wr.atomic.remote_addr, wr.atomic.compare_add, wr.atomic.swap, wr.atomic.rkey, wr.ud.ah, wr.ud.remote_qpn,
+            wr.ud.remote_qkey, qp_type.xrc.remote_srqn, bind_mw_tso_union.bind_mw.mw, bind_mw_tso_union.bind_mw.rkey,
+            bind_mw_tso_union.bind_mw.bind_info
+        }
+        rdma_ib_addr { sgid, dgid, pkey }
+        rdma_addr { src_addr_union, dst_addr_union, addr }
+        rdma_ud_param { private_data, private_data_len, ah_attr, qp_num, qkey }
+        rdma_cm_event { id, listen_id, event, status, param.conn, param.ud }
     }
 }
 
@@ -169,74 +213,21 @@ fn anonymous() -> Vec<(String, i64)> {
     .into()
 }
 
-/// Reads the sizes, offsets and constants of enums from `src/prebuilt/generated.rs`. The compiler compares the sizes
-/// and offsets there with the Rust types.
-fn generated() -> Vec<(String, i64)> {
-    let text = include_str!("../src/prebuilt/generated.rs").replace("\"]\n        [", "\"][");
-    let mut list: Vec<_> = text.lines().filter_map(|line| layout_line(line).or_else(|| constant_line(line))).collect();
-    let [sizes, offsets, constants] =
-        ["sizeof", "offsetof", "IBV_"].map(|kind| list.iter().filter(|(c, _)| c.starts_with(kind)).count());
-    assert!(sizes > 20 && offsets > 200 && constants > 150, "{sizes} sizes, {offsets} offsets, {constants} constants");
-    // The structure grows at its start, so offsets of operations are counted from its end.
-    let size = list.iter().find(|(c, _)| c == "sizeof(struct verbs_context)").map(|(_, size)| *size);
-    let size = size.expect("the size of verbs_context");
-    list.retain(|(c, _)| c != "sizeof(struct verbs_context)");
-    for (c, number) in list.iter_mut().filter(|(c, _)| c.starts_with("offsetof(struct verbs_context")) {
-        (*c, *number) = (format!("sizeof(struct verbs_context) - {c}"), size - *number);
-    }
-    list
-}
-
-/// Names the structures that cmid uses.
-const IMPORTS: &str = include_str!("../src/ffi.rs");
-
-/// A size or an offset: `["Size of NAME"][… - 8usize];`, `["Offset of field: NAME::FIELD"][… - 8usize];`.
-fn layout_line(line: &str) -> Option<(String, i64)> {
-    let (what, rest) = line.trim().strip_prefix("[\"")?.split_once("\"][")?;
-    let number = rest.rsplit_once(" - ")?.1.strip_suffix("usize];")?.parse().ok()?;
-    let of_c = |name: &str| name.starts_with("ibv_") || name.starts_with("rdma_") || name.starts_with("verbs_");
-    let c = if let Some(name) = what.strip_prefix("Size of ") {
-        // Newer headers append fields to other structures, and to ibv_qp_ex. The libraries allocate those.
-        let is_ours = of_c(name) && name != "ibv_qp_ex" && IMPORTS.contains(&format!(" {name},"));
-        is_ours.then(|| format!("sizeof(struct {name})"))
-    } else {
-        let (name, field) = what.strip_prefix("Offset of field: ")?.split_once("::")?;
-        let field = field.strip_suffix('_').unwrap_or(field);
-        let named = of_c(name) && !field.starts_with('_');
-        named.then(|| format!("offsetof(struct {name}, {field})"))
-    };
-    c.filter(|c| !c.contains("__bindgen")).map(|c| (c, number))
-}
-
-/// A constant of an enum: `pub const NAME: TYPE = 1;`, `pub const NAME: TYPE = TYPE(1);`, `NAME = 1,`.
-fn constant_line(line: &str) -> Option<(String, i64)> {
-    let (name, value) = line.trim().trim_end_matches([';', ',']).split_once(" = ")?;
-    let name = name.strip_prefix("pub const ").unwrap_or(name).split(':').next()?;
-    let digits = value.split_once('(').map_or(value, |(_, digits)| digits.trim_end_matches(')'));
-    let of_c = name.starts_with("IBV_") || name.starts_with("RDMA_");
-    Some((name.to_owned(), digits.parse().ok()?)).filter(|_| of_c)
-}
-
 fn errnos() -> Vec<(String, i64)> {
     (1..200).filter_map(|number| Errno(number).symbol().map(|symbol| (symbol.to_string(), i64::from(number)))).collect()
 }
 
-/// Compiles and runs a C program with these lines in its `main`.
-fn run(lines: &str) -> String {
-    let source = format!(
-        "#include <errno.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <netdb.h>\n#include <infiniband/verbs.h>\n\
-         #include <rdma/rdma_cma.h>\nint main(void) {{\n{lines}    return 0;\n}}\n"
+/// Compiles a C program that asserts these conditions, and fails if one does not hold or there is no compiler.
+fn compile(name: &str, conditions: impl Iterator<Item = String>) {
+    let mut source = String::from(
+        "#include <errno.h>\n#include <netdb.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <infiniband/verbs.h>\n\
+         #include <rdma/rdma_cma.h>\n",
     );
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (file, program) = (folder.join("layout.c"), folder.join("layout"));
-    std::fs::write(&file, source).expect("a folder for temporary files");
-
+    source.extend(conditions.map(|condition| format!("_Static_assert({condition}, {condition:?});\n")));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&file, source).expect("a folder for temporary files");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
-    let compiled = compiler.to_command().arg(&file).arg("-o").arg(&program).status().expect("a C compiler");
-    assert!(compiled.success(), "{} does not compile", file.display());
-
-    let output = Command::new(&program).output().expect("the program runs");
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).expect("digits")
+    let compiled = compiler.to_command().arg("-fsyntax-only").arg(&file).status().expect("a C compiler");
+    assert!(compiled.success(), "{} differs from the headers: the compiler has printed where", file.display());
 }

@@ -18,7 +18,7 @@ chmod -R a+rX "$book"
 
 printf '[AnchorCheck]\n' >"$book/linkcheckerrc"
 # It follows links within the book. Other addresses are not fetched, and folders of the repository are not in the book.
-timeout 900 linkchecker --config "$book/linkcheckerrc" --ignore-url "^file://$book/(examples|tests)/" "$book/html/index.html"
+timeout 900 linkchecker --config "$book/linkcheckerrc" --ignore-url "^file://$book/(examples|programs|tests)/" "$book/html/index.html"
 
 # Every page is in the table of contents.
 (cd docs && find . -name '*.md' ! -name SUMMARY.md | sed 's,^\./,,' | sort) >"$book/pages"

@@ -35,9 +35,7 @@ pub(crate) fn check(context: &mut Context) -> Result<()> {
 
 /// Measures everything, with up to 1,000,000 ids.
 fn record(context: &Context) -> Result<()> {
-    context.cargo(&["bench", "--package", "cmid-bench", "--features", "scaling", "--bench", "scaling"], &[])?;
-    let times = context.target().join("criterion");
-    program(context, &["record", "--times", &times.to_string_lossy()])
+    program(context, &["record"])
 }
 
 /// Runs the program of `benches/`, which counts with valgrind.

@@ -61,13 +61,9 @@ pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the simulator alone needs no headers of rdma-core.
+/// Checks that a driver with the real device needs nothing of rdma-core to build.
 pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
-    ensure!(
-        !dependencies(context, "cmid-mio")?.contains("rdma-sys"),
-        "cmid-mio depends on rdma-sys without being asked to"
-    );
-    without_pkg_config(context, &["build", "-p", "cmid-mio"])
+    without_pkg_config(context, &["build", "-p", "cmid-mio", "--features", "verbs"])
 }
 
 /// Runs cargo without the descriptions of installed libraries, so that rdma-sys does not build.

@@ -64,7 +64,7 @@ pub(crate) fn programme(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Builds a crate outside of the workspace with the feature `verbs-prebuilt`, on a Debian 13 with its own Rust and
+/// Builds a crate outside of the workspace with the feature `verbs`, on a Debian 13 with its own Rust and
 /// without the headers of rdma-core.
 pub(crate) fn outside(context: &mut Context) -> Result<()> {
     bare(context, include_str!("outside.sh"))

@@ -21,7 +21,7 @@ const LONGEST: u64 = 2048;
 /// The prefix of inputs that stay in a committed corpus: they show something besides covering an edge.
 const PINNED: &[u8] = b"pinned-";
 
-/// The target in `examples/replog`: the protocol of an application, in a simulated world.
+/// The target in `programs/replog`: the protocol of an application, in a simulated world.
 const WORLD: &str = "world";
 
 /// Coverage instrumentation needs a nightly compiler.
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 }
 
 /// The folders of the targets for cargo-fuzz.
-const FOLDERS: [&str; 2] = ["fuzz", "examples/replog/fuzz"];
+const FOLDERS: [&str; 2] = ["fuzz", "programs/replog/fuzz"];
 
 /// The names of all targets.
 fn names(root: &Path) -> Result<Vec<String>> {

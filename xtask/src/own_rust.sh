@@ -7,16 +7,16 @@ cargo xtask demo
 cargo xtask test 2>&1 | tee /tmp/refused
 grep -q "Rust [0-9.]* or newer for the tests" /tmp/refused
 programs=
-for folder in examples/*/ verbs/check/ trace/replay/; do
+for folder in examples/*/ programs/*/ verbs/check/ trace/replay/; do
     programs="$programs --package $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/Cargo.toml" | head -n 1)"
 done
 # shellcheck disable=SC2086
 cargo build $programs
 
-features=cmid-verbs/prebuilt
+features=cmid-verbs/rdma-core
 packages="--package cmid-proto --package cmid-sim --package cmid-trace"
 for driver in cmid-mio cmid-epoll cmid-blocking; do
-    features="$features,$driver/sim,$driver/trace,$driver/tracing,$driver/verbs-prebuilt"
+    features="$features,$driver/sim,$driver/trace,$driver/tracing,$driver/verbs"
     packages="$packages --package $driver"
 done
 # shellcheck disable=SC2086

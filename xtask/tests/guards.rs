@@ -6,16 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lines of `proto/src`.
-const PROTO: usize = 15_790;
+const PROTO: usize = 15_978;
 /// Lines of the core that are code: `proto/src` without `drive`, `datapath`, `memory`, `handshake`, unit tests, comments
 /// and blank lines.
-const CORE: usize = 5_820;
+const CORE: usize = 5_935;
 /// `#[inline]` in `proto/src` and `verbs/src`, without the generated bindings.
 const INLINE: usize = 40;
 /// Public methods of `Core`.
 const METHODS: usize = 42;
 /// Names at the root of `proto`.
-const NAMES: usize = 55;
+const NAMES: usize = 56;
 
 /// The Rust files below a folder of the workspace, with their text.
 fn files(folder: &str) -> Vec<(PathBuf, String)> {

@@ -1,19 +1,22 @@
 //! The top level of the repository, and the crates of the repository that examples depend on.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 /// The files and folders of the top level, without dot files.
 const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
-    benches docs examples fuzz io-blocking io-common io-epoll io-mio proto sim tests trace verbs xtask";
+    benches docs examples fuzz io-blocking io-common io-epoll io-mio programs proto sim tests trace verbs xtask";
 
 /// The product crates. Also the crates that an example consists of are permitted.
 const PRODUCT: [&str; 7] =
     ["cmid-blocking", "cmid-epoll", "cmid-mio", "cmid-proto", "cmid-sim", "cmid-trace", "cmid-verbs"];
+
+/// The maximum number of lines of an example.
+const EXAMPLE: usize = 300;
 
 /// The committed files, by their paths.
 fn committed() -> Vec<String> {
@@ -43,7 +46,9 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
 fn examples_depend_on_product_crates_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seen = BTreeSet::new();
-    for path in committed().iter().filter(|path| path.starts_with("examples/") && path.ends_with("Cargo.toml")) {
+    for path in committed().iter().filter(|path| {
+        path.ends_with("Cargo.toml") && ["examples/", "programs/"].iter().any(|folder| path.starts_with(folder))
+    }) {
         let (manifest, example) = (fs::read_to_string(root.join(path)).unwrap(), path.split('/').nth(1).unwrap());
         for name in dependencies(&manifest).filter(|name| *name != example) {
             assert!(PRODUCT.contains(&name), "{path}: {name}");
@@ -51,6 +56,43 @@ fn examples_depend_on_product_crates_only() {
         }
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), PRODUCT, "each product crate has an example");
+}
+
+/// A reader finishes an example: its files, tests included. In `loops` it is one loop, with the program that all run.
+#[test]
+fn an_example_has_at_most_300_lines() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let lines = |path: &str| fs::read_to_string(root.join(path)).unwrap().lines().count();
+    let mut examples: BTreeMap<String, usize> = BTreeMap::new();
+    for path in committed().iter().filter(|path| path.starts_with("examples/") && path.ends_with(".rs")) {
+        let (folder, file) = (path.split('/').nth(1).unwrap(), path.rsplit('/').next().unwrap());
+        if folder != "loops" {
+            *examples.entry(folder.to_owned()).or_default() += lines(path);
+        } else if file.starts_with("on_") {
+            let others: &[&str] =
+                if file == "on_acceptor.rs" { &["program.rs", "reactor.rs"] } else { &["program.rs"] };
+            let others = others.iter().map(|other| lines(&format!("examples/loops/src/{other}"))).sum::<usize>();
+            examples.insert(path.clone(), lines(path) + others);
+        }
+    }
+    println!("{examples:?}");
+    assert!(examples.len() > 10, "{examples:?}");
+    assert!(examples.values().all(|&lines| lines <= EXAMPLE), "{examples:?}");
+}
+
+/// examples/README.md says of each example and each program what it is for.
+#[test]
+fn each_example_and_program_is_on_their_page() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/README.md")).unwrap();
+    let files = committed();
+    for path in files.iter().filter(|path| path.ends_with("/Cargo.toml") && path.matches('/').count() == 2) {
+        let link = match path.split('/').collect::<Vec<_>>()[..] {
+            ["examples", name, _] => format!("]({name}/"),
+            ["programs", name, _] => format!("](../programs/{name}/"),
+            _ => continue,
+        };
+        assert!(page.contains(&link), "examples/README.md has no link to {path}");
+    }
 }
 
 #[test]

@@ -22,13 +22,12 @@ const PRODUCT: [&str; 8] = ["proto/", "sim/", "verbs/", "trace/", "io-common/", 
 /// The folders of programs inside of them.
 const PROGRAMS: [&str; 2] = ["verbs/check/", "trace/replay/"];
 
-/// The committed Rust files without generated bindings: path and text.
+/// The committed Rust files: path and text.
 fn files() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(&root).output().unwrap();
     let paths = String::from_utf8(listed.stdout).unwrap();
-    let paths = paths.lines().filter(|path| !path.starts_with("verbs/src/prebuilt/"));
-    paths.map(|path| (path.to_owned(), fs::read_to_string(root.join(path)).unwrap())).collect()
+    paths.lines().map(|path| (path.to_owned(), fs::read_to_string(root.join(path)).unwrap())).collect()
 }
 
 /// The functions of a formatted file that have more than one line: the first line, and the number of lines.

@@ -12,16 +12,13 @@ use crate::results::{Line, Plot, Row, Section, Target};
 
 /// The file of the output of the runs in the VM (`benches/connections/compare.sh`).
 const RUNS: &str = "cmtime.txt";
-/// The runs on the simulator: the files of their output, and how the connections are made.
-const SIMULATED: [(&str, &str); 2] =
-    [("100-at-once.json", "100 at once"), ("by-phase.json", "phase after phase on each simulated host")];
+/// The run on the simulator: the file of its output, and how the connections are made.
+const SIMULATED: (&str, &str) = ("100-at-once.json", "100 at once");
 /// The phases that both programs have, in their order.
 const PHASES: [&str; 7] =
     ["create id", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"];
 /// The number of these phases until the connection is established.
 const UNTIL_CONNECTED: usize = 5;
-/// The ratio of connections per second of the first version.
-const BEFORE: &str = "0.77 to 0.87";
 /// The end of the names of the kernel backend's rows.
 const ON_KERNEL: &str = ", kernel backend";
 /// The unit of rates.
@@ -34,8 +31,8 @@ const RATE: &str = "connections/s";
 /// The output of a run is missing or malformed.
 pub fn section(folder: &Path, kernel: &str, recorded: Option<Section>) -> Result<Section> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
-    let simulated = SIMULATED.map(|(name, _)| serde_json::from_str(&read(name)?).with_context(|| name.to_owned()));
-    let mut section = of_librdmacm(&parse(&read(RUNS)?)?, kernel, simulated.into_iter().collect::<Result<_>>()?)?;
+    let simulated = serde_json::from_str(&read(SIMULATED.0)?).context(SIMULATED.0)?;
+    let mut section = of_librdmacm(&parse(&read(RUNS)?)?, kernel, &simulated)?;
     let rows = recorded.into_iter().flat_map(|section| section.rows);
     put_kernel_rows(&mut section, rows.filter(is_on_kernel).collect());
     Ok(section)
@@ -186,8 +183,8 @@ fn compared(
 
 /// A row of cmid's cmtime alone.
 fn alone(what: String, unit: &str, figures: Vec<f64>, note: Option<String>) -> Row {
-    let (before, target, pairs) = (None, None, Vec::new());
-    Row { what, unit: unit.to_owned(), before, target, exact: false, pairs, figures, note }
+    let (target, pairs) = (None, Vec::new());
+    Row { what, unit: unit.to_owned(), target, exact: false, pairs, figures, note, shares: None }
 }
 
 /// Connections per second of both programs, with a target for their ratio.
@@ -200,23 +197,15 @@ fn rates_over_c(runs: &Runs, target: f64) -> Result<Vec<Row>> {
     ])
 }
 
-fn of_librdmacm(runs: &Runs, kernel: &str, simulated: Vec<Simulated>) -> Result<Section> {
+fn of_librdmacm(runs: &Runs, kernel: &str, simulated: &Simulated) -> Result<Section> {
     let connections = runs.connections as f64;
     let mut rows = rates_over_c(runs, 1.0)?;
-    rows[0].before = Some(BEFORE.to_owned());
-    for phase in PHASES {
-        let each = |run: &Run| run.phases.get(phase).map(|total| total * 1e3 / connections);
-        rows.push(compared(format!("the phase \"{phase}\", per connection"), "µs", None, runs, each)?);
-    }
-    let (by_concurrency, each_on_its_own) = by_concurrency(runs)?;
-    rows.extend(by_concurrency);
-    for (run, (_, how)) in simulated.iter().zip(SIMULATED) {
-        let memory = run.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
-        let note = format!("{memory} of memory at most; {:.1} s by the clock.", run.wall_seconds);
-        let what =
-            format!("{} connections on the simulator, both sides, {how}: seconds of processor time", run.connections);
-        rows.push(alone(what, "s", vec![run.cpu_seconds], Some(note)));
-    }
+    let each_on_its_own = by_concurrency(runs)?;
+    let memory = simulated.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
+    let note = format!("{memory} of memory at most; {:.1} s by the clock.", simulated.wall_seconds);
+    let (count, how) = (simulated.connections, SIMULATED.1);
+    let what = format!("{count} connections on the simulator, both sides, {how}: seconds of processor time");
+    rows.push(alone(what, "s", vec![simulated.cpu_seconds], Some(note)));
     let at_once = |runs: &[Run]| Ok::<_, anyhow::Error>(vec![(connections, median(rates(runs))?)]);
     let line = |name: &str, points| Line { name: name.to_owned(), points };
     Ok(Section {
@@ -224,8 +213,7 @@ fn of_librdmacm(runs: &Runs, kernel: &str, simulated: Vec<Simulated>) -> Result<
         about: format!(
             "Our `cmtime` (epoll, built with LTO) and rdma-core {}'s, each as client and as server of itself, over soft-RoCE in the VM, \
              in turns. The VM is emulated: only ratios mean something. Phase follows phase as in cmtime, with all \
-             connections at once. Both load the providers of libibverbs before the first phase. The simulated ones run \
-             on the host, in virtual time. `cargo xtask cmtime`.",
+             connections at once. The simulated ones run on the host, in virtual time. `cargo xtask cmtime`.",
             runs.version
         ),
         kernel: Some(kernel.to_owned()),
@@ -249,23 +237,10 @@ fn rates(runs: &[Run]) -> Vec<f64> {
     runs.iter().map(|run| run.per_second).collect()
 }
 
-/// The rates of cmid's cmtime by connections in flight: a row for each and one for the best, and the line of the plot.
-fn by_concurrency(runs: &Runs) -> Result<(Vec<Row>, Line)> {
-    let (mut rows, mut points) = (Vec::new(), Vec::new());
-    let figures = rates(&runs.ours);
-    let mut best = (median(figures.clone())?, format!("{} at once, phase after phase", runs.connections), figures);
-    for (most, runs) in &runs.by_in_flight {
-        let figures = rates(runs);
-        let (middle, how) = (median(figures.clone())?, format!("{most} connections in flight, each on its own"));
-        points.push((*most as f64, middle));
-        rows.push(alone(format!("ours with {how}"), RATE, figures.clone(), None));
-        if middle > best.0 {
-            best = (middle, how, figures);
-        }
-    }
-    let (_, how, figures) = best;
-    rows.push(alone(format!("ours at the concurrency with the highest median: {how}"), RATE, figures, None));
-    Ok((rows, Line { name: "cmid, each on its own".to_owned(), points }))
+/// The median rates of cmid's cmtime by connections in flight, for the plot.
+fn by_concurrency(runs: &Runs) -> Result<Line> {
+    let points = runs.by_in_flight.iter().map(|(most, runs)| Ok((*most as f64, median(rates(runs))?)));
+    Ok(Line { name: "cmid, each on its own".to_owned(), points: points.collect::<Result<_>>()? })
 }
 
 fn median(figures: Vec<f64>) -> Result<f64> {
@@ -293,7 +268,7 @@ mod tests {
     /// A folder with the output of all runs.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let files = [(RUNS, &*text()), (super::SIMULATED[0].0, SIMULATED), (super::SIMULATED[1].0, SIMULATED)];
+        let files = [(RUNS, &*text()), (super::SIMULATED.0, SIMULATED)];
         files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
         folder
     }
@@ -343,16 +318,5 @@ mod tests {
         assert!(matches!(row.target, Some(Target::AtLeast(1.05))) && row.pairs[0] == [10.0, 5e3], "{row:?}");
         let anew = section(folder.path(), "6.12", Some(recorded.clone())).unwrap();
         assert_eq!(serde_json::to_value(anew).unwrap(), serde_json::to_value(recorded).unwrap());
-    }
-
-    #[test]
-    fn the_best_concurrency_is_named() {
-        let (slow, fast) = (OURS.replace('\n', ""), OURS.replace('\n', "").replace(":10.0}", ":30.0}"));
-        let text = text() + &format!("in flight 16\n{fast}\nin flight 64\n{slow}\n");
-        let (rows, line) = by_concurrency(&parse(&text).unwrap()).unwrap();
-        assert_eq!(line.points, [(4.0, 10.0), (16.0, 30.0), (64.0, 10.0)]);
-        let best = rows.last().unwrap();
-        assert!(best.what.ends_with(": 16 connections in flight, each on its own"), "{best:?}");
-        assert_eq!(best.figures, [30.0]);
     }
 }

@@ -18,7 +18,6 @@ pub mod prepared;
 pub mod report;
 mod requests;
 pub mod results;
-pub mod times;
 pub mod verdict;
 
 pub use cases::Case;

@@ -30,8 +30,6 @@ pub struct Row {
     pub what: &'static str,
     /// Its figure.
     pub figure: Figure,
-    /// The figures of the first version, for the core and through `Drive`.
-    pub before: [Option<u64>; 2],
     /// The targets for the core and through `Drive`.
     pub targets: [Option<u64>; 2],
     /// The limits for the core, and through `Drive`.
@@ -48,49 +46,36 @@ pub const FLAT: u64 = 10;
 /// How far a limit is above the count, in per cent.
 pub const ROOM: u64 = 3;
 
+/// How far a limit is above the count at least, in instructions: builds in two folders differ in what the compiler inlines.
+pub const ROOM_AT_LEAST: u64 = 12;
+
 /// Instructions. One line each: `tighten` edits them.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
-    row("event", "an event in, out, acked: one that changes nothing", [Some(440), Some(731)], [Some(150), Some(270)], [172, 437]),
-    row("event_of_change", "an event in, out, acked: one that changes the state", [Some(464), Some(755)], [Some(150), Some(270)], [172, 437]),
-    row("event_with_data", "an event in, out, acked: with 196 bytes, it ends a deadline too", [None, None], [None, None], [346, 610]),
-    row("request", "a request, its call, its outcome", [Some(488), Some(610)], [Some(80), None], [132, 326]),
-    row("request_sync", "a request, its call, its outcome: of a synchronous id", [None, None], [None, None], [264, 467]),
-    row("request_with_data", "a request, its call, its outcome: with 56 bytes and a deadline", [None, None], [None, None], [243, 467]),
-    row("active_life", "a whole active life, create to destroy", [Some(7652), Some(10041)], [Some(2000), None], [2692, 5447]),
-    row("passive_life", "a whole passive life, request to destroy", [Some(5228), Some(6901)], [Some(1750), None], [2536, 4357]),
-    row("no_event", "a poll for an event, and there is none", [Some(39), None], [Some(30), None], [39, 47]),
-    row("nothing_to_do", "a poll for everything, and there is nothing to do", [Some(70), None], [Some(30), None], [54, 100]),
-    row("migrate_0", "a migration without events", [Some(858), None], [Some(300), None], [615, 786]),
-    row("migrate_1", "a migration with 1 event", [Some(940), None], [Some(340), None], [1002, 786]),
-    row("migrate_8", "a migration with 8 events", [Some(1206), None], [Some(620), None], [2067, 786]),
-    row("migrate_64", "a migration with 64 events", [Some(3334), None], [Some(2860), None], [10237, 786]),
-    row("migrate_64_mixed", "a migration with 64 events, with those of others between them", [None, None], [None, None], [10237, 786]),
-    heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), Some(404), [385, 370]),
-    // 91 and 100, 108 and 117, or 117 and 127: builds in two folders differ in what the compiler inlines around the
-    // heap.
-    heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), None, [68, 66]),
+    row("event", "an event in, out, acked", [Some(150), Some(330)], [179, 437]),
+    row("event_with_data", "an event in, out, acked: 196 bytes, ends a deadline", [None, None], [348, 610]),
+    row("request", "a request, its call, its outcome", [Some(80), None], [133, 276]),
+    row("request_with_data", "a request, its call, its outcome: 56 bytes, a deadline", [None, None], [232, 388]),
+    row("active_life", "an active life, create to destroy", [Some(2000), None], [2618, 5060]),
+    row("passive_life", "a passive life, request to destroy", [Some(1750), None], [2501, 4031]),
+    row("nothing_to_do", "a poll for everything: there is nothing to do", [Some(30), None], [64, 110]),
+    row("migrate_0", "a migration without events", [Some(300), None], [601, 724]),
+    row("migrate_64", "a migration with 64 events among 192 (core), unread ones (drive)", [Some(2860), None], [9745, 724]),
+    heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), Some(404), [385, 371]),
     heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), None, [502, 508]),
-    heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), None, [7, 7]),
     heap("fire", "a deadline expires and its event is stored", Case, None, [802, 855]),
 ];
 
 /// The allocations of a step once its tables have grown.
 pub const ALLOCATIONS: usize = 0;
 
-const fn row(
-    case: &'static str,
-    what: &'static str,
-    before: [Option<u64>; 2],
-    targets: [Option<u64>; 2],
-    limits: [u64; 2],
-) -> Row {
-    Row { case, what, figure: Case, before, targets, limits, up_to: usize::MAX, spread: Some(FLAT) }
+const fn row(case: &'static str, what: &'static str, targets: [Option<u64>; 2], limits: [u64; 2]) -> Row {
+    Row { case, what, figure: Case, targets, limits, up_to: usize::MAX, spread: Some(FLAT) }
 }
 
 /// The operations of a heap take longer the larger it is.
 const fn heap(case: &'static str, what: &'static str, figure: Figure, target: Option<u64>, limits: [u64; 2]) -> Row {
-    Row { case, what, figure, before: [None; 2], targets: [target, None], limits, up_to: 100_000, spread: None }
+    Row { case, what, figure, targets: [target, None], limits, up_to: 100_000, spread: None }
 }
 
 /// A kind of object that may be numerous, in bytes.

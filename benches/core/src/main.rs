@@ -5,7 +5,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 use cmid_bench::cases::SIZES;
 use cmid_bench::cmtime;
@@ -14,7 +14,6 @@ use cmid_bench::limits::{self, ALLOCATIONS, OBJECTS};
 use cmid_bench::memory::{self, Allocator};
 use cmid_bench::report;
 use cmid_bench::results::{OfCore, Section};
-use cmid_bench::times;
 use cmid_bench::verdict::{self, Verdict};
 
 #[global_allocator]
@@ -44,11 +43,7 @@ enum Command {
         tighten: bool,
     },
     /// Measure the exact figures, compare with the limits, and record them for the report
-    Record {
-        /// Record criterion's times from this folder too
-        #[arg(long)]
-        times: Option<PathBuf>,
-    },
+    Record,
     /// Record the output of cmtime and of rdma-core's cmtime in a folder, and print the comparison
     Cmtime {
         folder: PathBuf,
@@ -73,7 +68,7 @@ fn main() -> Result<()> {
         Command::Counts { ids, keep } => print(&Counts::take(&env::current_exe()?, &ids, keep.as_deref())?),
         Command::Check { tighten: false } => check(&measure(&SIZES[..3])?),
         Command::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
-        Command::Record { times } => record(times.as_deref()),
+        Command::Record => record(),
         Command::Cmtime { folder, kernel, kernel_backend } => compare_cmtimes(&folder, &kernel, kernel_backend),
         Command::Run { level, ids } => counting::run(&level, ids),
     }
@@ -105,13 +100,8 @@ fn check(core: &OfCore) -> Result<()> {
     let allocations: usize = core.allocations.values().flat_map(|cases| cases.values()).sum();
     println!("{allocations:>8} of at most {ALLOCATIONS:>6}: allocations in {} steps of each case", memory::STEPS);
     let beyond = verdict::beyond(&verdicts, &core.allocations, &core.bytes);
-    for what in &beyond {
-        println!("BEYOND ITS LIMIT: {what}");
-    }
-    match beyond.len() {
-        0 => Ok(()),
-        several => bail!("{several} figures are beyond their limits"),
-    }
+    ensure!(beyond.is_empty(), "beyond their limits:\n{}", beyond.join("\n"));
+    Ok(())
 }
 
 fn tighten(core: &OfCore) -> Result<()> {
@@ -120,11 +110,10 @@ fn tighten(core: &OfCore) -> Result<()> {
     limits::rewrite(&rows, &objects)
 }
 
-fn record(folder: Option<&Path>) -> Result<()> {
+fn record() -> Result<()> {
     let mut core = measure(&SIZES)?;
     check(&core)?;
     core.bytes_per_id = SIZES.into_iter().map(|ids| (ids, memory::bytes_per_id(ALLOCATOR, ids))).collect();
-    core.times = folder.map(times::read).transpose()?.unwrap_or_default();
     core.write(root()?)
 }
 

@@ -23,8 +23,6 @@ pub struct OfCore {
     pub bytes: Bytes,
     /// Bytes of an idle id by the number of ids.
     pub bytes_per_id: BTreeMap<usize, u64>,
-    /// Nanoseconds of a step, by case, by the number of ids.
-    pub times: BTreeMap<String, BTreeMap<usize, f64>>,
 }
 
 /// A section of the report: a comparison.
@@ -52,9 +50,6 @@ pub struct Row {
     pub what: String,
     /// The unit of each figure.
     pub unit: String,
-    /// The ratio of the first version.
-    #[serde(default)]
-    pub before: Option<String>,
     /// The target for the ratio of cmid's figure to the other's; without a comparison, for the figure.
     pub target: Option<Target>,
     /// Whether the figure is the same on every run, as for instructions, wake-ups and allocations.
@@ -67,6 +62,9 @@ pub struct Row {
     pub figures: Vec<f64>,
     /// The reason why the target is missed, as Markdown.
     pub note: Option<String>,
+    /// Where the instructions or system calls of both sides are made; not on the page.
+    #[serde(default)]
+    pub shares: Option<String>,
 }
 
 /// A goal of the project.

@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::counting::{Counts, LEVELS};
-use crate::limits::{ALLOCATIONS, Figure, OBJECTS, ROOM, ROWS, Row};
+use crate::limits::{ALLOCATIONS, Figure, OBJECTS, ROOM, ROOM_AT_LEAST, ROWS, Row};
 use crate::memory::{Allocations, Bytes};
 
 /// The counts of a row at a level.
@@ -99,8 +99,7 @@ pub fn beyond(verdicts: &[Verdict], allocations: &Allocations, bytes: &Bytes) ->
 pub fn reached(verdicts: &[Verdict]) -> BTreeMap<&'static str, [u64; 2]> {
     let mut limits = BTreeMap::<_, [u64; 2]>::new();
     for verdict in verdicts {
-        // A minimum, because a percentage of a small count is 0.
-        let room = (verdict.worst() * ROOM / 100).max(2);
+        let room = (verdict.worst() * ROOM / 100).max(ROOM_AT_LEAST);
         limits.entry(verdict.row.case).or_default()[verdict.level] = verdict.worst() + room;
     }
     limits

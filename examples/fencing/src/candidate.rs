@@ -1,98 +1,58 @@
 //! A candidate for leadership: connects to the replica and writes entries into its lane.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use cmid_blocking::{Connection, Options};
-use cmid_proto::datapath::{DataPath, WcStatus};
-
-use crate::lane_addr::LaneAddr;
-use crate::port::Port;
+use anyhow::{Result, bail};
+use cmid_blocking::{Connection, Options, Ready};
+use cmid_proto::datapath::{Access, Caps, DataPath, Remote, SendWr, WcStatus, prelude::*};
 
 /// The time limit of each step. Emulated machines are slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// Maximum number of bytes of an entry, and of a message.
-pub(crate) const ENTRY: usize = 64;
-
-const RECV: u64 = 1;
-const WRITE: u64 = 2;
-
-/// The thread of a candidate. `scene` sends it entries through a channel; a real candidate acts by itself.
-#[derive(Debug)]
-pub(crate) struct Candidate {
+/// A connected candidate. Dropped in this order: the QP first, the connection, which owns the device, last.
+pub(crate) struct Candidate<D: DataPath> {
     name: char,
-    entries: Sender<Vec<u8>>,
-    ends: Receiver<WcStatus>,
-    thread: JoinHandle<Result<()>>,
+    qp: D::Qp,
+    cq: D::Cq,
+    entry: D::Mr,
+    connection: Connection<D>,
 }
 
-impl Candidate {
-    /// Starts the thread, which connects at once.
-    pub(crate) fn start<D: DataPath + 'static>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
-        let (entries, orders) = channel();
-        let (reports, ends) = channel();
-        let thread = thread::Builder::new()
-            .name(format!("candidate {name}"))
-            .spawn(move || serve(name, device, replica, &orders, &reports))?;
-        Ok(Candidate { name, entries, ends, thread })
+impl<D: DataPath> Candidate<D> {
+    /// Connects to a replica that accepts meanwhile.
+    pub(crate) fn connect(name: char, device: D, replica: SocketAddr) -> Result<Self> {
+        let (connection, (qp, cq, entry)) = Connection::connect(device, replica, &Options::default(), |device, to| {
+            let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
+            let qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
+            let entry = pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+            Ok((qp, cq, entry))
+        })?;
+        Ok(Candidate { name, qp, cq, entry, connection })
     }
 
-    /// Makes the candidate append an entry. Returns the status of its RDMA write.
-    pub(crate) fn replicate(&self, entry: &str) -> Result<WcStatus> {
-        let status =
-            self.entries.send(entry.as_bytes().to_vec()).ok().and_then(|()| self.ends.recv_timeout(PATIENCE).ok());
-        let status = status.with_context(|| format!("candidate {} does not answer", self.name))?;
+    /// Appends an entry at the next free byte of its lane. Returns the status of the RDMA write.
+    pub(crate) fn replicate(&mut self, entry: &str, free: &mut Remote) -> Result<WcStatus> {
+        self.entry.write(0, entry.as_bytes())?;
+        self.qp.post_send(SendWr::write(1, self.entry.sge(0..entry.len()), *free))?;
+        free.addr += entry.len() as u64;
+        let status = loop {
+            // The CQ is armed before the poll, so that a completion after the poll makes the descriptor readable.
+            self.cq.take_notifications()?;
+            self.cq.arm()?;
+            if let Some(done) = self.cq.poll_one()? {
+                break done.status;
+            }
+            if let Ready::Event(event) = self.connection.wait_for(Some(self.cq.fd()), LIMIT)? {
+                bail!("{} while the write was awaited", event.kind);
+            }
+        };
         println!("candidate {}  writes \"{entry}\": {status}", self.name);
         Ok(status)
     }
 
-    /// Makes the candidate disconnect. The replica must reply before [`joined`] returns.
-    pub(crate) fn leave(self) -> JoinHandle<Result<()>> {
-        self.thread
+    /// Disconnects. The replica replies meanwhile.
+    pub(crate) fn leave(mut self) -> Result<()> {
+        Ok(self.connection.disconnect(LIMIT)?)
     }
-}
-
-/// Waits for the end of a candidate's thread.
-pub(crate) fn joined(thread: JoinHandle<Result<()>>) -> Result<()> {
-    thread.join().map_err(|_| anyhow!("a candidate panicked"))?
-}
-
-fn serve<D: DataPath>(
-    name: char,
-    device: D,
-    replica: SocketAddr,
-    entries: &Receiver<Vec<u8>>,
-    ends: &Sender<WcStatus>,
-) -> Result<()> {
-    let mut private_data = [0; 4];
-    let options = Options { private_data: name.encode_utf8(&mut private_data).as_bytes(), ..Options::default() };
-    let (mut connection, mut port) = Connection::connect(device, replica, &options, |device, id| {
-        let mut port = Port::open(device, id, ENTRY)?;
-        port.post_recv(RECV, 0..LaneAddr::LEN)?;
-        Ok(port)
-    })?;
-    let completion = port.completion(&mut connection, PATIENCE)?;
-    ensure!(
-        (completion.wr_id, completion.status) == (RECV, WcStatus::SUCCESS),
-        "the message with the address of the lane has not arrived: {completion:?}"
-    );
-    let mut bytes = [0; LaneAddr::LEN];
-    port.read(&mut bytes)?;
-    let mut free = LaneAddr::decode(bytes);
-    while let Ok(entry) = entries.recv() {
-        ensure!(entry.len() <= ENTRY && entry.len() <= free.len as usize, "no room for {} bytes", entry.len());
-        port.write(&entry)?;
-        port.post_write(WRITE, 0..entry.len(), free.remote())?;
-        let done = port.completion(&mut connection, PATIENCE)?;
-        free.addr += entry.len() as u64;
-        free.len -= entry.len() as u32;
-        // The receiver of the status may be gone.
-        let _ = ends.send(done.status);
-    }
-    connection.disconnect(PATIENCE)?;
-    Ok(())
 }

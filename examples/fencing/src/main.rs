@@ -1,112 +1,116 @@
 //! Fencing, as in consensus systems over RDMA: a replica revokes the write access of a deposed leader.
 //!
-//! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. The leader replicates by
-//! RDMA write, without the replica's processor. A deposed leader may continue to write until it receives a message. The
-//! replica therefore re-registers the leader's lane without remote write. Afterwards the device refuses the writes of
-//! that candidate only. If the device or the library fails to re-register, the candidate is *not fenced*.
-//!
-//! The replica and both candidates are threads of this program. On a real device their writes pass through the
-//! device.
+//! A replica has a region of memory, a *lane* of its log, for each candidate for leadership, which replicates by RDMA
+//! write, without the replica's processor. A deposed leader may continue to write until it receives a message. The replica
+//! therefore re-registers the lane without remote write: the device refuses the writes of that candidate only. If that fails,
+//! the candidate is *not fenced*. Replica and candidates are this program; on a real device the writes pass through it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod candidate;
-mod lane_addr;
-mod port;
 mod replica;
-mod scene;
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
+use std::thread;
 
-use anyhow::Result;
-use clap::{Parser, ValueEnum};
-use cmid_proto::memory;
+use anyhow::{Result, anyhow, ensure};
+use clap::Parser;
+use cmid_blocking::Listener;
+use cmid_proto::datapath::{DataPath, MemoryRegion, WcStatus};
+use cmid_proto::memory::Way;
+
+use crate::candidate::Candidate;
+use crate::replica::Member;
 
 /// A replica fences a deposed leader by re-registering its memory without remote write.
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// The device. On the simulator, `--way` also selects its capabilities.
-    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
-    device: DeviceName,
-    /// The backend of connection management with `--device verbs`: the kernel's own interface (kernel), which costs
-    /// less and never blocks, or librdmacm.
+    /// The simulated fabric, or the RDMA devices of this machine.
+    #[arg(long, default_value = "sim", value_parser = ["sim", "verbs"])]
+    device: String,
+    /// The backend of connection management with `--device verbs`: the kernel's own interface (kernel), or librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     backend: cmid_verbs::Backend,
-    /// How the replica must re-register. If it re-registers in the other way, the program fails.
-    #[arg(long, value_enum, default_value_t = Way::InPlace)]
-    way: Way,
-    /// The address of the replica; the default is one of the simulator, or of the VM's soft-RoCE device.
-    #[arg(short, long)]
-    address: Option<SocketAddr>,
+    /// How the replica must re-register: by ibv_rereg_mr, or by a new registration and the deregistration of the old one,
+    /// for providers without it. Otherwise the program fails. On the simulator, it selects what the device can.
+    #[arg(long, default_value = "in-place", value_parser = ["in-place", "anew"])]
+    way: String,
+    /// The address of the replica; the default is that of the VM's soft-RoCE device.
+    #[arg(short, long, default_value = "10.99.0.2:7475")]
+    address: SocketAddr,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DeviceName {
-    /// The simulated fabric.
-    Sim,
-    /// The RDMA devices of this machine.
-    Verbs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
-    /// By ibv_rereg_mr.
-    InPlace,
-    /// By a new registration and the deregistration of the old one, for providers without ibv_rereg_mr.
-    Anew,
-}
-
-impl From<Way> for memory::Way {
-    fn from(way: Way) -> Self {
-        match way {
-            Way::InPlace => memory::Way::InPlace,
-            Way::Anew => memory::Way::Anew,
-        }
-    }
-}
-
-fn main() -> ExitCode {
+fn main() -> Result<()> {
     let args = Args::parse();
-    let result = match args.device {
-        DeviceName::Sim => on_sim(&args),
-        DeviceName::Verbs => on_verbs(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("fencing: {error:#}");
-            ExitCode::FAILURE
-        }
+    let address = args.address;
+    let way = if args.way == "anew" { Way::Anew } else { Way::InPlace };
+    if args.device == "sim" {
+        let host = host(address, way);
+        return run(|| Ok(host.device()), address, way);
     }
+    #[cfg(feature = "verbs")]
+    return run(|| Ok(cmid_verbs::Verbs::open_with(args.backend)?), address, way);
+    #[cfg(not(feature = "verbs"))]
+    anyhow::bail!("built without the feature `verbs`: there is only --device sim");
 }
 
-/// Runs the program on one simulated host. The VM is also one host.
-fn on_sim(args: &Args) -> Result<()> {
-    use cmid_sim::{Clock, Config, Fabric, Rereg};
-    let rereg = match args.way {
-        Way::InPlace => Rereg::PdAccess,
-        Way::Anew => Rereg::None,
-    };
-    let fabric = Fabric::new(Config { clock: Clock::Real, rereg, ..Config::default() });
-    let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 0, 0, 2], 7475)));
-    let host = fabric.host(&[[10, 0, 0, 1].into(), address.ip()]);
-    scene::run(|| Ok(host.device()), address, args.way.into())
+/// A simulated host with one device, as the VM.
+fn host(address: SocketAddr, way: Way) -> cmid_sim::Host {
+    let rereg = if way == Way::InPlace { cmid_sim::Rereg::PdAccess } else { cmid_sim::Rereg::None };
+    let config = cmid_sim::Config { clock: cmid_sim::Clock::Real, rereg, ..Default::default() };
+    cmid_sim::Fabric::new(config).host(&[address.ip()])
 }
 
-#[cfg(feature = "verbs")]
-fn on_verbs(args: &Args) -> Result<()> {
-    use anyhow::Context as _;
-    let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 99, 0, 2], 7475)));
-    scene::run(
-        || cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device"),
-        address,
-        args.way.into(),
-    )
+/// Runs the steps. The replica and each candidate have their own device.
+fn run<D: DataPath>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
+    let mut listener = Listener::bind(device()?, address)?;
+    // Here a candidate is told the address of its lane by the program; else it is sent, as private data of the accept for example.
+    let (mut a, mut member_a) = join('A', device()?, &mut listener, address)?;
+    let (mut b, mut member_b) = join('B', device()?, &mut listener, address)?;
+    let (mut free_of_a, mut free_of_b) = (member_a.lane.remote(0), member_b.lane.remote(0));
+
+    // A is the leader; B may still write to its own lane.
+    ensure!(a.replicate("x = 1; ", &mut free_of_a)? == WcStatus::SUCCESS, "the leader A cannot write");
+    ensure!(b.replicate("y = 1; ", &mut free_of_b)? == WcStatus::SUCCESS, "B cannot write to its lane");
+    ensure!(a.replicate("x = 2; ", &mut free_of_a)? == WcStatus::SUCCESS, "the leader A cannot write");
+
+    member_a.depose(way)?;
+
+    // A has received no message that it is deposed.
+    let refused = a.replicate("x = 3; ", &mut free_of_a)?;
+    ensure!(refused == WcStatus::REM_ACCESS_ERR, "A was deposed, and its write ended with {refused}");
+    ensure!(b.replicate("y = 2; ", &mut free_of_b)? == WcStatus::SUCCESS, "the leader B cannot write");
+    member_a.check(&["x = 1; ", "x = 2; "])?;
+    member_b.check(&["y = 1; ", "y = 2; "])?;
+
+    together(|| a.leave(), || member_a.release())?;
+    together(|| b.leave(), || member_b.release())?;
+    println!("A is fenced, B leads");
+    Ok(())
 }
 
-#[cfg(not(feature = "verbs"))]
-fn on_verbs(_args: &Args) -> Result<()> {
-    anyhow::bail!("this program was built without the feature `verbs`: there is only --device sim")
+/// Connects a candidate.
+fn join<D: DataPath>(
+    name: char,
+    device: D,
+    listener: &mut Listener<D>,
+    address: SocketAddr,
+) -> Result<(Candidate<D>, Member<D>)> {
+    together(move || Candidate::connect(name, device, address), || Member::admit(listener, name))
 }
+
+/// Runs both sides of a step: each waits for the other.
+fn together<A: Send, B>(
+    candidate: impl FnOnce() -> Result<A> + Send,
+    replica: impl FnOnce() -> Result<B>,
+) -> Result<(A, B)> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(candidate);
+        let replica = replica()?;
+        Ok((thread.join().map_err(|_| anyhow!("a candidate panicked"))??, replica))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_blocking::{Connection, Options, Ready};
-use cmid_proto::datapath::{
-    Access, Caps, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus,
-};
+use cmid_proto::datapath::{Access, Caps, DataPath, SendWr, WcStatus, prelude::*};
 
-use crate::limits::{LIMIT, SIZE};
-use crate::server;
+use crate::server::{self, LIMIT, SIZE};
 
 /// Returns the text in the memory of the server, without the zeros at its end.
 pub(crate) fn run<D: DataPath>(device: D, address: SocketAddr) -> Result<String> {
@@ -18,14 +15,8 @@ pub(crate) fn run<D: DataPath>(device: D, address: SocketAddr) -> Result<String>
         Connection::connect(device, address, &options, |device, attaching| {
             let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 8)?);
             let mr = pd.register(vec![0; SIZE], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-            let qp = device.create_qp(
-                attaching,
-                &pd,
-                &cq,
-                &cq,
-                Caps { max_send_wr: 4, max_recv_wr: 4, ..Caps::default() },
-            )?;
-            Ok((qp, cq, mr))
+            let caps = Caps { max_send_wr: 4, max_recv_wr: 4, ..Caps::default() };
+            Ok((device.create_qp(attaching, &pd, &cq, &cq, caps)?, cq, mr))
         })?;
     let remote = server::decode(connection.private_data()).context("the server sent no address")?;
     cq.arm()?;

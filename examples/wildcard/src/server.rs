@@ -2,15 +2,26 @@
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::datapath::{Caps, DataPath, MemoryRegion, Remote};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey};
+use cmid_proto::datapath::{Access, Caps, DataPath, Remote, prelude::*};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, IdKey};
 
-use crate::limits::LIMIT;
-use crate::stock::Stocks;
+/// The time limit of each step. Emulated machines are slow.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// Size of the registered memory, which contains the name of its device, padded with zeros.
+pub(crate) const SIZE: usize = 64;
+
+/// The PD and the MR on a device. They live as long as the server, which keeps the device open.
+struct Stock<D: DataPath> {
+    nic: D::Nic,
+    mr: D::Mr,
+    // Dropped after the MR.
+    pd: D::Pd,
+}
 
 /// A connection's part of the data path. Its PD and MR belong to all connections on the device.
 struct End<D: DataPath> {
@@ -44,7 +55,7 @@ pub(crate) fn run<D: DataPath>(
 ) -> Result<()> {
     // Dropped in this order: the QPs, the memory, the driver with the ids.
     let mut epoll = Epoll::new(device, Config::default())?;
-    let mut stocks = Stocks::<D>::new(name);
+    let mut stocks = Vec::<Stock<D>>::new();
     let mut ends: Vec<End<D>> = Vec::new();
     let channel = epoll.drive().open_channel(Acks::OnDelivery)?;
     let listener = epoll.drive().create_id(Some(channel), cmid_proto::PortSpace::Tcp)?;
@@ -58,7 +69,7 @@ pub(crate) fn run<D: DataPath>(
         let event = next(&mut epoll, channel)?;
         match event.cm() {
             Some(CmEvent::ConnectRequest) => {
-                ends.push(accept(&mut epoll, &mut stocks, event.id).context("a connection request")?);
+                ends.push(accept(&mut epoll, &mut stocks, name, event.id).context("a connection request")?);
             }
             Some(CmEvent::Established) => {}
             Some(CmEvent::Disconnected) => {
@@ -78,9 +89,18 @@ pub(crate) fn run<D: DataPath>(
 }
 
 /// Creates a QP with the PD of the id's device, and accepts with the key of the MR there.
-fn accept<D: DataPath>(epoll: &mut Epoll<D>, stocks: &mut Stocks<D>, id: IdKey) -> Result<End<D>> {
+fn accept<D: DataPath>(
+    epoll: &mut Epoll<D>,
+    stocks: &mut Vec<Stock<D>>,
+    name: fn(&D::Nic) -> String,
+    id: IdKey,
+) -> Result<End<D>> {
     let (qp, cq, remote) = epoll.drive().attach_qp(id, |device, attaching| {
-        let stock = stocks.of(device, id)?;
+        let nic = device.device_of(id)?;
+        if !stocks.iter().any(|stock| stock.nic == nic) {
+            stocks.push(stock(device, nic.clone(), name)?);
+        }
+        let stock = stocks.iter().find(|stock| stock.nic == nic).ok_or(Errno::ENODEV)?;
         let cq = device.create_cq(id, 8)?;
         let caps = Caps { max_send_wr: 4, max_recv_wr: 4, ..Caps::default() };
         let qp = device.create_qp(attaching, &stock.pd, &cq, &cq, caps)?;
@@ -89,6 +109,16 @@ fn accept<D: DataPath>(epoll: &mut Epoll<D>, stocks: &mut Stocks<D>, id: IdKey) 
     let deadline = epoll.drive().within(LIMIT);
     epoll.drive().accept(id, ConnParam::default(), &encode(remote), deadline)?;
     Ok(End { id, _qp: qp, _cq: cq })
+}
+
+/// Allocates the PD on a device, and registers memory that contains the name of the device.
+fn stock<D: DataPath>(device: &mut D, nic: D::Nic, name: fn(&D::Nic) -> String) -> Result<Stock<D>, Errno> {
+    let pd = device.alloc_pd_on(&nic)?;
+    let mut bytes = name(&nic).into_bytes();
+    bytes.resize(SIZE, 0);
+    let mr = pd.register(bytes, Access::LOCAL_WRITE | Access::REMOTE_READ).map_err(|(_, error)| error.errno())?;
+    println!("server: memory on {} is registered, rkey {:#x}", name(&nic), mr.rkey());
+    Ok(Stock { nic, mr, pd })
 }
 
 /// Returns the next event of the channel. Fails after [`LIMIT`].

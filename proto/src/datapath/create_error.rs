@@ -19,7 +19,7 @@ pub struct CreateError {
     reason: CreateReason,
 }
 
-const _: () = assert!(size_of::<CreateError>() <= 48);
+static_assertions::const_assert!(size_of::<CreateError>() <= 48);
 
 impl CreateError {
     /// Creates the error of a call.

@@ -18,7 +18,8 @@
 //!
 //! A work request names ranges of registered memory as [`Sge`]s. [`SendWr`] describes one request of a send queue.
 //!
-//! ```
+#![cfg_attr(feature = "std", doc = "```")]
+#![cfg_attr(not(feature = "std"), doc = "```ignore")]
 //! use cmid_proto::datapath::{Access, DataPath, PostError, QueuePair, Remote, SendWr, prelude::*};
 //! use cmid_proto::{Errno, IdKey};
 //!

@@ -18,7 +18,7 @@ pub struct PostError {
     reason: PostReason,
 }
 
-const _: () = assert!(size_of::<Result<(), PostError>>() <= 16);
+static_assertions::const_assert!(size_of::<Result<(), PostError>>() <= 16);
 
 impl PostError {
     /// Creates the error of a call on the QP or SRQ of this number.
@@ -124,8 +124,8 @@ pub enum PostReason {
     /// The MR has no valid registration.
     #[error("the MR is not registered")]
     NotRegistered,
-    /// An object of another PD than that of the queue. Work in flight would not pin it.
-    #[error("{0} is of another PD")]
+    /// An object of another PD than that of the queue, perhaps of another device. Work in flight would not pin it.
+    #[error("{0} is of another PD, or of another device")]
     OtherPd(OfPd),
     /// More non-empty ranges than the queue permits.
     #[error("{ranges} ranges, more than the queue's maximum of {max}")]

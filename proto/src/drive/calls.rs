@@ -1,21 +1,40 @@
 //! Makes the device calls of requests, and reports them to the observer.
 
-use super::poller::Polled;
-use super::{Drive, Observer, Poller, Step, StepRecord};
+use super::{Drive, Observer, Poller, Step};
 use crate::call::{Call, Outcome};
 use crate::device::Device;
-use crate::error::{Error, Fault, Refused};
+use crate::error::{Error, Fault};
 use crate::key::IdKey;
-use crate::machine::{Begun, Core, Flow, Progress};
+use crate::machine::{Following, Part, Progress, RequestOf};
 use crate::request::Request;
 use crate::time::Time;
 
 impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Makes a request on an id, and the calls that follow.
     pub(super) fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        let now = self.now.get();
-        let step = |result| Step::Submit { id, request, deadline, result };
-        self.make(|core| Ok(((), core.begin(now, id, &request, deadline)?)), step).map(|((), progress)| progress)
+        let of = RequestOf { id, request: &request, deadline };
+        match self.core.first_part(self.now.get(), &of) {
+            Ok(Part::Uncalled) => {
+                let made = self.make(Some(&of), Part::Uncalled);
+                self.record(Step::Submit { id, request, deadline, result: Ok(()) });
+                made
+            }
+            Ok(part) => {
+                self.record(Step::Submit { id, request, deadline, result: Ok(()) });
+                self.make(Some(&of), part)
+            }
+            Err(refused) => {
+                self.record(Step::Submit { id, request, deadline, result: Err(refused) });
+                Err(Error::Refused(refused))
+            }
+        }
+    }
+
+    /// Makes the calls of a request, and those that follow from it.
+    pub(super) fn make(&mut self, of: Option<&RequestOf<'_>>, part: Part) -> Result<Progress, Error> {
+        let made = self.make_calls(of, part);
+        self.follow();
+        made
     }
 
     /// Makes the calls that follow from earlier steps. No request waits for them, so their faults are kept.
@@ -27,129 +46,63 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     #[cold]
     fn make_following(&mut self) {
-        while self.core.has_next() {
-            let made = self.make_calls(|core| Ok(((), core.next().ok_or(NO_CALL)?)), |_| None);
+        while let Some(part) = self.core.next_part() {
+            let made = self.make_calls(None, part);
             self.note_fault(&made);
         }
     }
 
     /// Destroys one of the ids that are destroyed after their listener. Returns false if there is none.
     pub(super) fn destroy_child(&mut self) -> bool {
-        let child = self.core.next_child().and_then(|begun| begun.call()).and_then(|call| call.id());
-        let Some(id) = child else { return false };
-        let made = self.make(|core| Ok(((), core.next_child().ok_or(NO_CALL)?)), |_| Step::Child { id });
+        let Some(id) = self.core.next_child_id() else { return false };
+        self.record(Step::Child { id });
+        let made = self.make(None, Part::Destroy { id, asked: None });
         self.note_fault(&made);
         true
     }
 
-    fn note_fault<T>(&mut self, made: &Result<T, Error>) {
-        if let Some(fault) = fault(made) {
+    fn note_fault(&mut self, made: &Result<Progress, Error>) {
+        if let Some(fault) = made.as_ref().err().and_then(fault) {
             self.note(fault);
         }
     }
 
-    /// Makes the calls of what `begin` begins, and those that follow from it. The observer is told the `step`.
-    pub(super) fn make<'r, 's, K: Copy>(
-        &mut self,
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<(K, Begun<'c, 'r>), Refused>,
-        step: impl FnOnce(Result<K, Refused>) -> Step<'s>,
-    ) -> Result<(K, Progress), Error> {
-        let made = self.make_calls(begin, |result| Some(step(result)));
-        self.follow();
-        made
-    }
-
-    fn make_calls<'r, 's, K: Copy>(
-        &mut self,
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<(K, Begun<'c, 'r>), Refused>,
-        step: impl FnOnce(Result<K, Refused>) -> Option<Step<'s>>,
-    ) -> Result<(K, Progress), Error> {
-        let Drive { core, device, polled, observer, now, .. } = self;
-        let now = now.get();
-        let (key, begun) = match begin(core) {
-            Ok(begun) => begun,
-            Err(refused) => {
-                if let Some(step) = step(Err(refused)) {
-                    observer.step(&StepRecord { now, core, step });
+    /// Makes the calls of a request, one after the other.
+    fn make_calls(&mut self, of: Option<&RequestOf<'_>>, mut part: Part) -> Result<Progress, Error> {
+        loop {
+            let call = self.core.call_of(of, &part);
+            let private_data = part.private_data(of);
+            let outcome = match &call {
+                Some(call) => {
+                    self.record(Step::Call { call, private_data });
+                    self.polled.call(&mut self.device, call, private_data)
                 }
-                return Err(Error::Refused(refused));
-            }
-        };
-        let step = step(Ok(key));
-        let Some(call) = begun.call() else {
-            let result = match begun.end(Ok(())) {
-                Flow::Done(result) => result,
-                Flow::Next(next) => make_others(next, device, polled, observer, now).0,
+                None => Ok(()),
             };
-            if let Some(step) = step {
-                observer.step(&StepRecord { now, core, step });
-            }
-            return result.map(|progress| (key, progress));
-        };
-        if let Some(step) = step {
-            observer.step(&StepRecord { now, core: begun.core(), step });
-        }
-        let private_data = begun.private_data();
-        observer.step(&StepRecord { now, core: begun.core(), step: Step::Call { call: &call, private_data } });
-        let outcome = polled.call(device, &call, private_data);
-        match begun.end(outcome) {
-            Flow::Done(result) => {
-                let step = Step::Outcome { call: &call, outcome, fault: fault(&result) };
-                observer.step(&StepRecord { now, core, step });
-                result.map(|progress| (key, progress))
-            }
-            Flow::Next(next) => {
-                let step = Step::Outcome { call: &call, outcome, fault: None };
-                observer.step(&StepRecord { now, core: next.core(), step });
-                let (result, made) = make_others(next, device, polled, observer, now);
-                if let Some((call, outcome)) = made {
-                    let step = Step::Outcome { call: &call, outcome, fault: fault(&result) };
-                    observer.step(&StepRecord { now, core, step });
+            match self.core.end_of(of, &part, outcome) {
+                Following::Next(next) => {
+                    self.record_outcome(call.as_ref(), outcome, None);
+                    part = next;
                 }
-                result.map(|progress| (key, progress))
+                Following::Done(progress) => {
+                    self.record_outcome(call.as_ref(), outcome, None);
+                    return Ok(progress);
+                }
+                Following::Failed(error) => {
+                    self.record_outcome(call.as_ref(), outcome, fault(&error));
+                    return Err(error);
+                }
             }
+        }
+    }
+
+    fn record_outcome(&mut self, call: Option<&Call>, outcome: Outcome, fault: Option<Fault>) {
+        if let Some(call) = call {
+            self.record(Step::Outcome { call, outcome, fault });
         }
     }
 }
 
-/// A call that was made, which the observer is not told yet.
-type Made = Option<(Call, Outcome)>;
-
-/// Makes the other calls of a request, one after the other.
-#[inline(never)]
-fn make_others<D: Device, P: Poller<D>, O: Observer>(
-    mut begun: Begun<'_, '_>,
-    device: &mut D,
-    polled: &mut Polled<P>,
-    observer: &mut O,
-    now: Time,
-) -> (Result<Progress, Error>, Made) {
-    let mut made: Made = None;
-    loop {
-        if let Some((call, outcome)) = made.take() {
-            let step = Step::Outcome { call: &call, outcome, fault: None };
-            observer.step(&StepRecord { now, core: begun.core(), step });
-        }
-        let flow = match begun.call() {
-            None => begun.end(Ok(())),
-            Some(call) => {
-                let private_data = begun.private_data();
-                observer.step(&StepRecord { now, core: begun.core(), step: Step::Call { call: &call, private_data } });
-                let outcome = polled.call(device, &call, private_data);
-                made = Some((call, outcome));
-                begun.end(outcome)
-            }
-        };
-        match flow {
-            Flow::Done(result) => return (result, made),
-            Flow::Next(next) => begun = next,
-        }
-    }
-}
-
-/// No call is due. The application does not see it.
-const NO_CALL: Refused = Refused::Full("calls");
-
-fn fault<T>(result: &Result<T, Error>) -> Option<Fault> {
-    if let Err(Error::Fault(fault)) = *result { Some(fault) } else { None }
+fn fault(error: &Error) -> Option<Fault> {
+    if let Error::Fault(fault) = *error { Some(fault) } else { None }
 }

@@ -27,8 +27,10 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused at the limit; failed with the device's errno, such as `ENODEV` without any RDMA device, or `EMFILE`.
     #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
-        self.make(|core| core.open_channel(acks), |result| Step::OpenChannel { acks, result })
-            .map(|(channel, _)| channel)
+        let begun = self.core.open_part(acks);
+        self.record(Step::OpenChannel { acks, result: begun.map(|(channel, _)| channel) });
+        let (channel, part) = begun?;
+        self.make(None, part).map(|_| channel)
     }
 
     /// Closes an event channel that no id uses.
@@ -37,8 +39,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused while the channel is in use.
     #[doc(alias = "rdma_destroy_event_channel")]
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        let step = |result| Step::CloseChannel { channel, result };
-        self.make(|core| Ok(((), core.close_channel(channel)?)), step).map(drop)
+        let begun = self.core.close_part(channel);
+        self.record(Step::CloseChannel { channel, result: begun.map(drop) });
+        self.make(None, begun?).map(drop)
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -47,8 +50,10 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
     #[doc(alias = "rdma_create_id")]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        let step = |result| Step::CreateId { channel, port_space, result };
-        self.make(|core| core.create_id(channel, port_space), step).map(|(id, _)| id)
+        let begun = self.core.create_part(channel, port_space);
+        self.record(Step::CreateId { channel, port_space, result: begun.map(|(id, _)| id) });
+        let (id, part) = begun?;
+        self.make(None, part).map(|_| id)
     }
 
     /// Binds an id to a local address (rdma_bind_addr(3)).

@@ -4,6 +4,7 @@
 use super::Core;
 use super::begun::{Following, Part};
 use crate::call::Outcome;
+use crate::cells::Cell;
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
 use crate::request_kind::RequestKind;
@@ -24,19 +25,19 @@ impl Core {
     }
 
     /// Returns the first part of an accept: the migration that precedes it, or the accept itself.
-    pub(super) fn accept_part(&self, id: IdKey) -> Part {
+    pub(super) fn accept_part(&self, id: IdKey, cell: Cell) -> Part {
         let moves = self.ids.get(id).is_some_and(|id| id.device_channel != id.channel);
-        if moves { Part::MoveToAccept } else { Part::Request }
+        if moves { Part::MoveToAccept { cell } } else { Part::Request { cell, timeout_ms: 0 } }
     }
 
     /// Handles the return of that migration. If it has failed, the id is as before, and the accept can be repeated.
-    pub(super) fn moved_to_accept(&mut self, key: IdKey, outcome: Outcome) -> Following {
+    pub(super) fn moved_to_accept(&mut self, key: IdKey, cell: Cell, outcome: Outcome) -> Following {
         if let Err(errno) = outcome {
             return self.failed(key, RequestKind::Migrate, errno);
         }
         if let Some(to) = self.channel(key) {
             self.set_channels(key, to, to);
         }
-        Following::Next(Part::Request)
+        Following::Next(Part::Request { cell, timeout_ms: 0 })
     }
 }

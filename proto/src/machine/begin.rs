@@ -3,8 +3,7 @@
 
 use super::Core;
 use super::begun::{Begun, DONE, Following, Part, RequestOf, Unacked};
-use crate::call::Outcome;
-use crate::cells::Effects;
+use crate::cells::{Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::deadlines::Deadlines;
 use crate::errno::Errno;
@@ -39,25 +38,35 @@ impl Core {
         request: &'r Request<'r>,
         deadline: Time,
     ) -> Result<Begun<'c, 'r>, Refused> {
-        let cell = match self.decide(now, id, request, deadline) {
+        let of = RequestOf { id, request, deadline };
+        let part = self.first_part(now, &of)?;
+        Ok(Begun::new(self, Some(of), part))
+    }
+
+    /// Decides on a request, and returns its first part.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    #[inline(always)]
+    pub(crate) fn first_part(&self, now: Time, of: &RequestOf<'_>) -> Result<Part, Refused> {
+        let RequestOf { id, request, deadline } = *of;
+        let request_kind = request.request_kind();
+        let cell = match self.decide(now, id, request_kind, request, deadline) {
             Ok(cell) => cell,
-            Err(reason) => return Err(self.refusal(id, request.request_kind(), reason)),
+            Err(reason) => return Err(self.refusal(id, request_kind, reason)),
         };
-        let resolves = matches!(request, Request::ResolveAddr { .. } | Request::ResolveRoute);
-        let timeout_ms = if resolves { kernel_timeout(now, deadline) } else { 0 };
-        let of = RequestOf { id, request, deadline, timeout_ms, cell };
         if cell.has(Effects::RARE) {
-            let part = self.first_part(of);
-            return Ok(Begun::new(self, Some(of), part));
+            return Ok(self.first_part_of_several(id, request, cell));
         }
-        Ok(Begun::new(self, Some(of), Part::Request))
+        let resolves = matches!(request_kind, RequestKind::ResolveAddr | RequestKind::ResolveRoute);
+        let timeout_ms = if resolves { kernel_timeout(now, deadline) } else { 0 };
+        Ok(Part::Request { cell, timeout_ms })
     }
 
     /// Returns the first part of a request that is not always exactly one call.
-    fn first_part(&self, of: RequestOf<'_>) -> Part {
-        let RequestOf { id, request, .. } = of;
+    fn first_part_of_several(&self, id: IdKey, request: &Request<'_>, cell: Cell) -> Part {
         if let Request::Accept { .. } = request {
-            self.accept_part(id)
+            self.accept_part(id, cell)
         } else if let Request::Listen { backlog } = *request {
             self.listen_part(id, backlog)
         } else if let Request::Migrate { to } = *request {
@@ -110,29 +119,29 @@ impl Core {
 
     /// Applies the success of a request that is one call.
     #[inline(always)]
-    pub(super) fn requested(&mut self, of: &RequestOf<'_>) {
+    pub(super) fn requested(&mut self, of: &RequestOf<'_>, cell: Cell) {
         let Some(id) = self.ids.get_mut(of.id) else { return };
         if !id.rare.is_empty() {
-            return self.requested_rare(of);
+            return self.requested_rare(of, cell);
         }
-        if enter(id, of, &mut self.deadlines) {
+        if enter(id, of, cell, &mut self.deadlines) {
             self.drop_stale();
         }
     }
 
     /// As [`requested`](Core::requested), for an id in synchronous mode, on iWARP, or in a teardown.
     #[cold]
-    fn requested_rare(&mut self, of: &RequestOf<'_>) {
+    fn requested_rare(&mut self, of: &RequestOf<'_>, cell: Cell) {
         let key = of.id;
         let Some(id) = self.ids.get_mut(key) else { return };
         let request_kind = of.request.request_kind();
         if request_kind == RequestKind::Connect && id.transport() == Transport::Iwarp {
             id.on_device.note_connect();
         }
-        if of.cell.state != State::Closing {
+        if cell.state != State::Closing {
             id.rare.remove(Rare::DISCONNECT_DUE);
         }
-        let waits = id.is_sync() && of.cell.has(Effects::WAITS);
+        let waits = id.is_sync() && cell.has(Effects::WAITS);
         // A notify belongs to the open accept.
         if request_kind != RequestKind::Notify {
             self.set_sync_state(key, if waits { SyncState::For(request_kind) } else { SyncState::Never });
@@ -140,17 +149,13 @@ impl Core {
         if request_kind == RequestKind::Disconnect && !waits {
             self.disconnected_at_once(key);
         }
-        if self.ids.get_mut(key).is_some_and(|id| enter(id, of, &mut self.deadlines)) {
+        if self.ids.get_mut(key).is_some_and(|id| enter(id, of, cell, &mut self.deadlines)) {
             self.drop_stale();
         }
     }
 
-    /// Applies the outcome of a request that is one call.
-    pub(super) fn request_ended(&mut self, of: &RequestOf<'_>, outcome: Outcome) -> Following {
-        let Err(errno) = outcome else {
-            self.requested(of);
-            return DONE;
-        };
+    /// Applies the failure of a request that is one call.
+    pub(super) fn request_failed(&mut self, of: &RequestOf<'_>, errno: Errno) -> Following {
         let (key, request_kind) = (of.id, of.request.request_kind());
         let Some(id) = self.ids.get_mut(key) else { return DONE };
         note(id, of.request, false);
@@ -187,11 +192,11 @@ fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
 }
 
 /// Changes an id by a request that is made; see [`Id::enter`].
-fn enter(id: &mut Id, of: &RequestOf<'_>, deadlines: &mut Deadlines) -> bool {
-    if of.cell.has(Effects::NOTED) {
+fn enter(id: &mut Id, of: &RequestOf<'_>, cell: Cell, deadlines: &mut Deadlines) -> bool {
+    if cell.has(Effects::NOTED) {
         note(id, of.request, true);
     }
-    id.enter(of.cell, of.deadline, of.id, deadlines)
+    id.enter(cell, of.deadline, of.id, deadlines)
 }
 
 /// Records what the requests of the effect [`Effects::NOTED`] leave on an id, before its state changes. A resolve uses the

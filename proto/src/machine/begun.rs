@@ -17,7 +17,6 @@ use crate::time::Time;
 #[must_use = "the call is to be made, and its outcome to be reported"]
 pub struct Begun<'c, 'r> {
     core: &'c mut Core,
-    /// The request on an id, until its last part.
     of: Option<RequestOf<'r>>,
     part: Part,
 }
@@ -49,9 +48,10 @@ pub enum Progress {
     WhenAcked,
 }
 
-/// One call of a request: what the call is made of, and what its outcome changes.
+/// One call of a request: what the call is made of, and what its outcome changes. Between [`Core::call_of`] and
+/// [`Core::end_of`] the core must not change.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// An application opens a channel.
     Open {
         channel: ChannelKey,
@@ -75,11 +75,17 @@ pub(super) enum Part {
         sync: bool,
     },
     /// A request that is one call.
-    Request,
+    Request {
+        cell: Cell,
+        /// The kernel's own timeout for a resolve.
+        timeout_ms: i32,
+    },
     /// A request that makes no call, or waits for acks before its call.
     Uncalled,
     /// An accept migrates the id off its listener's channel first.
-    MoveToAccept,
+    MoveToAccept {
+        cell: Cell,
+    },
     Join,
     /// A listen opens the id's own channel, migrates the id to it, and listens.
     OpenToListen {
@@ -125,20 +131,17 @@ pub(super) enum Part {
 
 /// Whether a destroy ignores the acks that are owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unacked {
+pub(crate) enum Unacked {
     Refused,
     Waived,
 }
 
-/// A request that was decided.
+/// A request on an id.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestOf<'r> {
-    pub(super) id: IdKey,
-    pub(super) request: &'r Request<'r>,
-    pub(super) deadline: Time,
-    /// The kernel's own timeout for a resolve.
-    pub(super) timeout_ms: i32,
-    pub(super) cell: Cell,
+pub(crate) struct RequestOf<'r> {
+    pub(crate) id: IdKey,
+    pub(crate) request: &'r Request<'r>,
+    pub(crate) deadline: Time,
 }
 
 impl<'c, 'r> Begun<'c, 'r> {
@@ -151,19 +154,13 @@ impl<'c, 'r> Begun<'c, 'r> {
     #[must_use]
     #[inline(always)]
     pub fn call(&self) -> Option<Call> {
-        match (&self.part, &self.of) {
-            (Part::Request, Some(of)) => request_call(of.id, of.request, of.timeout_ms),
-            _ => self.core.call_of(self.of, self.part),
-        }
+        self.core.call_of(self.of.as_ref(), &self.part)
     }
 
     /// Returns the private data to send with the call; empty for most calls.
     #[must_use]
     pub fn private_data(&self) -> &'r [u8] {
-        match (&self.part, &self.of) {
-            (Part::Request, Some(of)) => of.request.private_data(),
-            _ => &[],
-        }
+        self.part.private_data(self.of.as_ref())
     }
 
     /// Returns the core, which has not changed yet.
@@ -177,34 +174,49 @@ impl<'c, 'r> Begun<'c, 'r> {
     #[inline(always)]
     pub fn end(self, outcome: Outcome) -> Flow<'c, 'r> {
         let Begun { core, of, part } = self;
-        if let (Part::Request, Some(of), Ok(())) = (&part, &of, outcome) {
-            core.requested(of);
-            return Flow::Done(Ok(Progress::Done));
-        }
-        match core.end_of(of, part, outcome) {
+        match core.end_of(of.as_ref(), &part, outcome) {
             Following::Next(part) => Flow::Next(Begun { core, of, part }),
-            Following::Done(result) => {
-                if let Err(Error::Fault(_)) = result {
-                    core.counters.faults += 1;
-                }
-                Flow::Done(result)
-            }
+            Following::Done(progress) => Flow::Done(Ok(progress)),
+            Following::Failed(error) => Flow::Done(Err(error)),
+        }
+    }
+}
+
+impl Part {
+    /// Returns the private data to send with the call.
+    pub(crate) fn private_data<'r>(&self, of: Option<&RequestOf<'r>>) -> &'r [u8] {
+        match (self, of) {
+            (Part::Request { .. }, Some(of)) => of.request.private_data(),
+            _ => &[],
         }
     }
 }
 
 impl Core {
-    /// Applies the outcome of a call.
-    fn end_of(&mut self, of: Option<RequestOf<'_>>, part: Part, outcome: Outcome) -> Following {
-        match part {
+    /// Applies the outcome of a call of the request `of`.
+    #[inline(always)]
+    pub(crate) fn end_of(&mut self, of: Option<&RequestOf<'_>>, part: &Part, outcome: Outcome) -> Following {
+        if let (Some(of), &Part::Request { cell, .. }, Ok(())) = (of, part, outcome) {
+            self.requested(of, cell);
+            return DONE;
+        }
+        self.end_of_other(of, part, outcome)
+    }
+
+    /// As [`end_of`](Core::end_of), for a call that has failed, or is not the whole request.
+    fn end_of_other(&mut self, of: Option<&RequestOf<'_>>, part: &Part, outcome: Outcome) -> Following {
+        let following = match *part {
             Part::Open { channel, acks } => self.opened(channel, acks, outcome),
             Part::Close { channel, asked } => self.closed(channel, asked, outcome),
             Part::OpenToCreate { channel, id, port_space } => self.opened_to_create(channel, id, port_space, outcome),
             Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
-            Part::Request => of.map_or(DONE, |of| self.request_ended(&of, outcome)),
-            Part::Uncalled => of.map_or(DONE, |of| self.uncalled(&of)),
-            Part::MoveToAccept => of.map_or(DONE, |of| self.moved_to_accept(of.id, outcome)),
-            Part::Join => of.map_or(DONE, |of| self.joined(&of, outcome)),
+            Part::Request { .. } => match (of, outcome) {
+                (Some(of), Err(errno)) => self.request_failed(of, errno),
+                _ => DONE,
+            },
+            Part::Uncalled => of.map_or(DONE, |of| self.uncalled(of)),
+            Part::MoveToAccept { cell } => of.map_or(DONE, |of| self.moved_to_accept(of.id, cell, outcome)),
+            Part::Join => of.map_or(DONE, |of| self.joined(of, outcome)),
             Part::OpenToListen { channel, id, backlog } => self.opened_to_listen(channel, id, backlog, outcome),
             Part::MoveToListen { id, own, backlog } => self.moved_to_listen(id, own, backlog, outcome),
             Part::Listen { id, backlog } => self.listened(id, backlog, outcome),
@@ -213,24 +225,36 @@ impl Core {
             Part::Leave { id, group, by_event } => self.left(id, group, by_event, outcome),
             Part::DisconnectAgain { id } => self.disconnected_again(id),
             Part::Destroy { id, asked } => self.destroyed(id, asked, outcome),
+        };
+        if let Following::Failed(Error::Fault(_)) = following {
+            self.counters.faults += 1;
+        }
+        following
+    }
+
+    /// Returns the call of a part of the request `of`. `None`: it makes none.
+    #[inline(always)]
+    pub(crate) fn call_of(&self, of: Option<&RequestOf<'_>>, part: &Part) -> Option<Call> {
+        match (part, of) {
+            (&Part::Request { timeout_ms, .. }, Some(of)) => request_call(of.id, of.request, timeout_ms),
+            _ => self.call_of_other(of, part),
         }
     }
 
-    /// Returns the call of a part that is not the whole request.
-    fn call_of(&self, of: Option<RequestOf<'_>>, part: Part) -> Option<Call> {
-        Some(match part {
-            Part::Request | Part::Uncalled => return None,
+    fn call_of_other(&self, of: Option<&RequestOf<'_>>, part: &Part) -> Option<Call> {
+        Some(match *part {
+            Part::Request { .. } | Part::Uncalled => return None,
             Part::Open { channel, .. }
             | Part::OpenToCreate { channel, .. }
             | Part::OpenToListen { channel, .. }
             | Part::OpenToMigrate { channel, .. } => Call::OpenChannel { channel },
             Part::Close { channel, .. } => Call::CloseChannel { channel },
             Part::Create { id, channel, port_space, .. } => Call::CreateId { id, channel, port_space },
-            Part::MoveToAccept => self.move_of(of?.id, self.channel(of?.id)?)?,
+            Part::MoveToAccept { .. } => self.move_of(of?.id, self.channel(of?.id)?)?,
             Part::MoveToListen { id, own: to, .. } | Part::Migrate { id, to, .. } => self.move_of(id, to)?,
             Part::Listen { id, backlog } => Call::Listen { id, backlog },
             Part::Join => {
-                let RequestOf { id, request, .. } = of?;
+                let RequestOf { id, request, .. } = *of?;
                 let Request::Join { addr, send_only } = *request else { return None };
                 Call::Join { id, group: self.groups.next_key()?, addr, send_only }
             }
@@ -272,21 +296,22 @@ fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Cal
 }
 
 /// What follows from the outcome of a call.
-pub(super) enum Following {
+pub(crate) enum Following {
     Next(Part),
-    Done(Result<Progress, Error>),
+    Done(Progress),
+    Failed(Error),
 }
 
-pub(super) const DONE: Following = Following::Done(Ok(Progress::Done));
+pub(super) const DONE: Following = Following::Done(Progress::Done);
 
 impl From<Failure> for Following {
     fn from(failure: Failure) -> Self {
-        Following::Done(Err(Error::Failed(failure)))
+        Following::Failed(Error::Failed(failure))
     }
 }
 
 impl From<Fault> for Following {
     fn from(fault: Fault) -> Self {
-        Following::Done(Err(Error::Fault(fault)))
+        Following::Failed(Error::Fault(fault))
     }
 }

@@ -28,6 +28,15 @@ impl Core {
         channel: Option<ChannelKey>,
         port_space: PortSpace,
     ) -> Result<(IdKey, Begun<'_, 'static>), Refused> {
+        let (id, part) = self.create_part(channel, port_space)?;
+        Ok((id, Begun::new(self, None, part)))
+    }
+
+    pub(crate) fn create_part(
+        &self,
+        channel: Option<ChannelKey>,
+        port_space: PortSpace,
+    ) -> Result<(IdKey, Part), Refused> {
         let id = if self.has_room() { self.ids.next_key() } else { None };
         let id = id.ok_or(Refused::Full("ids"))?;
         let part = match channel {
@@ -40,7 +49,7 @@ impl Core {
                 Part::OpenToCreate { channel, id, port_space }
             }
         };
-        Ok((id, Begun::new(self, None, part)))
+        Ok((id, part))
     }
 
     /// Begins the opening of an event channel (rdma_create_event_channel(3)). Returns the key that the channel will have.
@@ -48,8 +57,13 @@ impl Core {
     /// # Errors
     /// [`Refused::Full`] at the limit on channels.
     pub fn open_channel(&mut self, acks: Acks) -> Result<(ChannelKey, Begun<'_, 'static>), Refused> {
+        let (channel, part) = self.open_part(acks)?;
+        Ok((channel, Begun::new(self, None, part)))
+    }
+
+    pub(crate) fn open_part(&self, acks: Acks) -> Result<(ChannelKey, Part), Refused> {
         let channel = self.channels.next_key().ok_or(Refused::Full("channels"))?;
-        Ok((channel, Begun::new(self, None, Part::Open { channel, acks })))
+        Ok((channel, Part::Open { channel, acks }))
     }
 
     /// Begins the closing of an event channel (rdma_destroy_event_channel(3)). The function of librdmacm would destroy the
@@ -60,11 +74,14 @@ impl Core {
     /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while the channel has ids or untaken events, or belongs to an
     /// id in synchronous mode or to a listener.
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<Begun<'_, 'static>, Refused> {
+        let part = self.close_part(channel)?;
+        Ok(Begun::new(self, None, part))
+    }
+
+    pub(crate) fn close_part(&self, channel: ChannelKey) -> Result<Part, Refused> {
         self.usable_channel(channel)?;
         match self.channels.get(channel) {
-            Some(it) if it.ids == 0 && it.events.is_empty() => {
-                Ok(Begun::new(self, None, Part::Close { channel, asked: true }))
-            }
+            Some(it) if it.ids == 0 && it.events.is_empty() => Ok(Part::Close { channel, asked: true }),
             Some(_) | None => Err(Refused::ChannelInUse { channel }),
         }
     }

@@ -20,8 +20,9 @@ impl Core {
     /// # Errors
     /// The refusal.
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
-        let decided = self.decide(now, key, request, deadline);
-        decided.map(drop).map_err(|reason| self.refusal(key, request.request_kind(), reason))
+        let request_kind = request.request_kind();
+        let decided = self.decide(now, key, request_kind, request, deadline);
+        decided.map(drop).map_err(|reason| self.refusal(key, request_kind, reason))
     }
 
     /// Checks the table, then the other rules. Returns the cell of the request, or the reason of its
@@ -31,10 +32,10 @@ impl Core {
         &self,
         now: Time,
         key: IdKey,
+        request_kind: RequestKind,
         request: &Request<'_>,
         deadline: Time,
     ) -> Result<Cell, RefuseReason> {
-        let request_kind = request.request_kind();
         // The refusal then says that there is no such id.
         let id = self.ids.get(key).ok_or(RefuseReason::WrongState)?;
         let Some(cell) = cells::request(id.state, request_kind, id.port_space) else {
@@ -45,7 +46,7 @@ impl Core {
             // A second destruction is possible only while the first one waits for acks or for an answer.
             (id.state == State::Destroying && id.is_free()).then_some(RefuseReason::Busy(RequestKind::Destroy))
         } else {
-            self.why_not(key, id, request, cell, now, deadline)
+            self.why_not(key, id, request_kind, request, cell, now, deadline)
         };
         reason.map_or(Ok(cell), Err)
     }
@@ -56,12 +57,12 @@ impl Core {
         &self,
         key: IdKey,
         id: &Id,
+        request_kind: RequestKind,
         request: &Request<'_>,
         cell: Cell,
         now: Time,
         deadline: Time,
     ) -> Option<RefuseReason> {
-        let request_kind = request.request_kind();
         if !id.rare.is_empty() {
             // An open synchronous request allows a migration, and an open accept allows a notify.
             let is_allowed = matches!(request_kind, RequestKind::Migrate | RequestKind::Notify);
@@ -78,7 +79,7 @@ impl Core {
                 return Some(reason);
             }
         }
-        if let Err(reason) = guard::check(id, request_kind, request) {
+        if let Err(reason) = guard::check(id, request) {
             return Some(reason);
         }
         if cell.has(Effects::NEEDS_CHANNEL) {

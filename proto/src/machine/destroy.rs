@@ -23,7 +23,7 @@ impl Core {
     pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following {
         self.end_all(key, DestroyReport::Event);
         self.set_deadline(key, deadline);
-        Following::Done(Ok(Progress::WhenAcked))
+        Following::Done(Progress::WhenAcked)
     }
 
     /// Ends the requests of an id that is to be destroyed, and discards its undelivered events.

@@ -35,7 +35,7 @@ impl Core {
         id.rare.insert(Rare::MOVES);
         (id.move_to, id.move_deadline) = (to, deadline);
         self.arm(key);
-        Following::Done(Ok(Progress::WhenAcked))
+        Following::Done(Progress::WhenAcked)
     }
 
     /// Ends the wait of a migration for acks.
@@ -144,19 +144,15 @@ impl Core {
         let mut events = core::mem::take(&mut source.events);
         let Some(target) = self.channels.get_mut(to) else { return };
         self.deliverable += if target.is_taken_from() { moved as usize } else { 0 };
-        let (mut kept, mut counted) = (0, 0);
-        let stored = events.make_contiguous();
-        for at in 0..stored.len() {
-            let it = stored[at];
-            if it.of.owner() == key {
-                counted += u32::from(it.of_channel());
-                target.events.push_back(it);
-            } else {
-                stored[kept] = it;
-                kept += 1;
+        let mut counted = 0;
+        events.retain(|stored| {
+            let stays = stored.of.owner() != key;
+            if !stays {
+                counted += u32::from(stored.of_channel());
+                target.events.push_back(*stored);
             }
-        }
-        events.truncate(kept);
+            stays
+        });
         target.counted += counted;
         if let Some(source) = self.channels.get_mut(from) {
             source.counted -= counted;

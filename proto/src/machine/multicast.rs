@@ -113,7 +113,7 @@ impl Core {
         self.set_sync_state(key, SyncState::Never);
         self.set_join_deadline(key);
         self.discard_events_of(key, group);
-        Following::Done(Ok(Progress::WhenAcked))
+        Following::Done(Progress::WhenAcked)
     }
 
     /// Ends the leaves that wait for acks, because of a destruction. If the destruction ends at its deadline or fails,

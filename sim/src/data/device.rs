@@ -1,14 +1,14 @@
 //! Creates data path resources on the device of an id.
 
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice};
+use cmid_proto::datapath::{Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice};
 use cmid_proto::{Ece, Errno, IdKey, PortSpace, Service};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;
 use crate::data::comp_channel::CompChannel;
 use crate::data::cq::Cq;
-use crate::data::maxima::MAXIMA;
+use crate::data::maxima::COMP_VECTORS;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::notices::Notices;
@@ -38,7 +38,7 @@ impl Nic {
 
 impl Nic {
     fn create_cq(&self, notices: Notices, depth: u32, vector: u32) -> Result<Cq, CreateReason> {
-        if let Some(reason) = MAXIMA.cq(depth, vector) {
+        if let Some(reason) = self.fabric.with(|world| world.maxima(self.device.host)).cq(depth, vector) {
             return Err(reason);
         }
         let no = self.on_device(|world| Ok(world.queues.add_cq(depth, notices.clone())))?;
@@ -92,7 +92,7 @@ impl DataPath for SimDevice {
 
     /// All devices have the same number.
     fn comp_vectors(&self, _: &Nic) -> u32 {
-        MAXIMA.comp_vectors
+        COMP_VECTORS
     }
 
     /// The vector has no effect.
@@ -184,8 +184,12 @@ impl SimDevice {
                 return Err(Errno::EOPNOTSUPP.into()); // as siw
             }
             // The library reports a capacity that no device has, then the room, then the objects.
-            if let Some(reason) = MAXIMA.qp(&caps) {
+            if let Some(reason) = world.maxima(host).qp(&caps) {
                 return Err(reason);
+            }
+            // `siw_create_qp`
+            if world.is_iwarp(host) && caps.max_send_wr == 0 {
+                return Err(CreateReason::Zero(Capacity::MaxSendWr));
             }
             let given = [
                 (OfDevice::Pd, &pd.fabric, pd.device),

@@ -2,6 +2,37 @@
 
 use cmid_proto::datapath::Maxima;
 
-/// The maximum capacities, those of rxe (rxe_param.h).
-pub(crate) const MAXIMA: Maxima =
-    Maxima { qp_wr: 1 << 20, sge: 32, inline: 512, cqe: (1 << 15) - 1, comp_vectors: 4, srq_wr: 1 << 20, srq_sge: 27 };
+use crate::fabric::world::World;
+use crate::index::HostNo;
+
+/// The number of completion vectors of each device.
+pub(crate) const COMP_VECTORS: u32 = 4;
+
+/// Those of rxe (rxe_param.h).
+const RXE: Maxima = Maxima {
+    qp_wr: 1 << 20,
+    sge: 32,
+    inline: 512,
+    cqe: (1 << 15) - 1,
+    comp_vectors: COMP_VECTORS,
+    srq_wr: 1 << 20,
+    srq_sge: 27,
+};
+
+/// Those of siw (siw.h, siw-abi.h): `SIW_MAX_QP_WR`, `SIW_MAX_SGE`, `SIW_MAX_INLINE`, `SIW_MAX_CQE`, `SIW_MAX_SRQ_WR`.
+const SIW: Maxima = Maxima {
+    qp_wr: 1 << 15,
+    sge: 6,
+    inline: 80,
+    cqe: 100 << 15,
+    comp_vectors: COMP_VECTORS,
+    srq_wr: 10 << 15,
+    srq_sge: 6,
+};
+
+impl World {
+    /// Returns the maximum capacities of a host's devices.
+    pub(crate) fn maxima(&self, host: HostNo) -> Maxima {
+        if self.is_iwarp(host) { SIW } else { RXE }
+    }
+}

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource, CreateReason, PostReason, SrqCaps};
 
-use crate::data::maxima::MAXIMA;
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
 use crate::data::work::Stopped;
@@ -15,7 +14,7 @@ use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
 impl World {
     /// `ibv_create_srq`, with the checks of `rxe_srq_chk_init`.
     pub(crate) fn create_srq(&mut self, device: DeviceNo, pd: PdNo, caps: SrqCaps) -> Result<SrqNo, CreateReason> {
-        if let Some(reason) = MAXIMA.srq(caps) {
+        if let Some(reason) = self.maxima(device.host).srq(caps) {
             return Err(reason);
         }
         self.acquire_pd(pd)?;

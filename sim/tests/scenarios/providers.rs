@@ -13,6 +13,7 @@ use cmid_proto::{CmEvent, ConnParam, Errno, Transport};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcStatus};
 
 use crate::common::{Env, Pair, SECOND, Side, ip, why};
+use crate::iwarp;
 
 pub(crate) const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
@@ -287,6 +288,38 @@ fn a_device_has_limits() {
             pd.create_srq(SrqCaps { max_wr, max_sge }).map(|srq| srq.caps().max_sge).map_err(Errno::from),
             expected
         );
+    }
+}
+
+/// Of siw: `SIW_MAX_QP_WR`, `SIW_MAX_SGE`, `SIW_MAX_INLINE`, `SIW_MAX_CQE`, `SIW_MAX_SRQ_WR`.
+#[test]
+fn an_iwarp_device_has_other_limits() {
+    let mut env = iwarp::env();
+    let id = env.client.id(env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let device = &mut env.client.device;
+    for (depth, expected) in [(3_276_800, Ok(())), (3_276_801, Err(Errno::EINVAL))] {
+        assert_eq!(device.create_cq(id, depth).map(drop).map_err(Errno::from), expected, "{depth}");
+    }
+    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 64).unwrap());
+    let most = Caps { max_send_wr: 8, max_recv_wr: 0, max_send_sge: 6, max_recv_sge: 6, max_inline: 80 };
+    for (caps, expected) in [
+        (most, Ok(())),
+        (Caps { max_send_wr: 0, ..most }, Err(Errno::EINVAL)),
+        (Caps { max_send_wr: 32_769, ..most }, Err(Errno::EINVAL)),
+        (Caps { max_send_sge: 7, ..most }, Err(Errno::EINVAL)),
+        (Caps { max_recv_sge: 7, ..most }, Err(Errno::EINVAL)),
+        (Caps { max_inline: 81, ..most }, Err(Errno::EINVAL)),
+    ] {
+        let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps);
+        assert_eq!(made.map(drop).map_err(Errno::from), expected, "{caps:?}");
+        assert_eq!(device.destroy_qp(id), expected);
+    }
+    for (max_wr, max_sge, expected) in
+        [(327_680, 6, Ok(6)), (327_681, 6, Err(Errno::EINVAL)), (1, 7, Err(Errno::EINVAL))]
+    {
+        let made = pd.create_srq(SrqCaps { max_wr, max_sge }).map(|srq| srq.caps().max_sge);
+        assert_eq!(made.map_err(Errno::from), expected, "{max_wr}, {max_sge}");
     }
 }
 

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["sim", file] => record(SimEnv::<OnEpoll<_, _>>::new(), file),
-        #[cfg(feature = "verbs-prebuilt")]
+        #[cfg(feature = "verbs")]
         ["verbs", file] => record(cmid_harness::VerbsEnv::<OnEpoll<_, _>>::new(), file),
         _ => Err(Failure("usage: recorded_life sim|verbs FILE".into())),
     };

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             set.add("epoll", SimEnv::<OnEpoll<_>>::new());
             set.add("blocking", SimEnv::<OnBlocking<_>>::new());
         }),
-        #[cfg(feature = "verbs-prebuilt")]
+        #[cfg(feature = "verbs")]
         DeviceName::Verbs => on(&args, |set| {
             use cmid_harness::{Rereg, VerbsEnv};
             let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             set.add("epoll", VerbsEnv::<OnEpoll<_>>::with(rereg));
             set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
         }),
-        #[cfg(not(feature = "verbs-prebuilt"))]
+        #[cfg(not(feature = "verbs"))]
         DeviceName::Verbs => {
             eprintln!("built without the feature `verbs`");
             ExitCode::FAILURE

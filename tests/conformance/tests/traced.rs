@@ -64,13 +64,13 @@ fn run<S: Make<SimDevice, Trace>>(name: &str, totals: &Totals) -> Result<(), Str
     if let Some(part) = recordings.iter().position(|recording| !recording.is_whole()) {
         return Err(format!("trace {part} has no end"));
     }
-    let replays = replay(&recordings, |_, _| {}).map_err(|(which, wrong)| format!("trace {which}, {wrong}"))?;
+    let replayed = replay(&recordings, |_, _| {}).map_err(|(which, wrong)| format!("trace {which}, {wrong}"))?;
     let ends = env.ends();
-    if ends.is_empty() || ends.len() != replays.len() {
-        return Err(format!("{} drivers and {} traces", ends.len(), replays.len()));
+    if ends.is_empty() || ends.len() != replayed.len() {
+        return Err(format!("{} drivers and {} traces", ends.len(), replayed.len()));
     }
     for (place, live) in ends {
-        let replayed = replays.get(place).ok_or("a driver without a trace")?.core();
+        let replayed = replayed.get(place).ok_or("a driver without a trace")?;
         // Compares the complete state, not only the observable part.
         if *replayed != live {
             return Err(format!("trace {place} comes to another state:\n{replayed:?}\nlive it was\n{live:?}"));

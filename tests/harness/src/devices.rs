@@ -59,7 +59,7 @@ impl TestPd for cmid_sim::Pd {
     }
 }
 
-#[cfg(feature = "verbs-prebuilt")]
+#[cfg(feature = "verbs")]
 impl TestPd for cmid_verbs::Pd {
     fn users_at_device(&self) -> Option<u32> {
         None
@@ -103,7 +103,7 @@ impl IntoBytes for Vec<u8> {
     }
 }
 
-#[cfg(feature = "verbs-prebuilt")]
+#[cfg(feature = "verbs")]
 impl IntoBytes for cmid_verbs::Buffer {
     fn into_bytes(self) -> Vec<u8> {
         // Every buffer here is a `Vec`, so the default is not used; it would make the test fail.

@@ -28,7 +28,7 @@ pub mod shell;
 pub use devices::{IntoBytes, TestDevice, TestMr, TestPd, make_qp, test_caps};
 pub use driver::{DeviceName, DriveOf, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use env::{Disturbance, Env, Net};
-#[cfg(feature = "verbs-prebuilt")]
+#[cfg(feature = "verbs")]
 pub use envs::{BACKEND, VerbsEnv, backend, open_verbs};
 pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
 pub use failure::{Check, Failure};

@@ -27,9 +27,9 @@ fn a_recording_that_does_not_agree_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let (changed, chart) = (folder.path().join("changed"), folder.path().join("chart.mmd"));
     let text = std::fs::read_to_string(recording("sim")).expect("the recording");
-    let state = r#""state":"resolving address""#;
+    let state = r#""out":"resolving address""#;
     assert!(text.contains(state));
-    std::fs::write(&changed, text.replacen(state, r#""state":"bound""#, 1)).expect("the changed recording");
+    std::fs::write(&changed, text.replacen(state, r#""out":"bound""#, 1)).expect("the changed recording");
     let output = replay(&[changed.as_os_str(), "--quiet".as_ref(), "--chart".as_ref(), chart.as_os_str()]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");

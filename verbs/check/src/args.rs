@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) device: DeviceName,
     /// What manages connections: kernel or librdmacm
-    #[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
+    #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     pub(crate) backend: cmid_verbs::Backend,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceName {
     /// The devices of this machine.
-    #[cfg_attr(any(feature = "verbs", feature = "verbs-prebuilt"), default)]
+    #[cfg_attr(feature = "verbs", default)]
     Verbs,
     /// The simulated fabric, to try the program.
-    #[cfg_attr(not(any(feature = "verbs", feature = "verbs-prebuilt")), default)]
+    #[cfg_attr(not(feature = "verbs"), default)]
     Sim,
 }

@@ -4,9 +4,9 @@
 //! the client runs the behaviours and the measurements. The library is the [`Report`], for programs that read it.
 #![forbid(unsafe_code)]
 
-#[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
+#[cfg(feature = "verbs")]
 mod devices;
-#[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
+#[cfg(feature = "verbs")]
 mod tools;
 
 mod args;

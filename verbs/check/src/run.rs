@@ -130,7 +130,7 @@ fn on_sim(args: &Args) -> Result<Vec<DeviceReport>> {
     Ok(vec![DeviceReport { name: "sim".to_owned(), ..report }])
 }
 
-#[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
+#[cfg(feature = "verbs")]
 fn on_verbs(args: &Args) -> Result<Vec<DeviceReport>> {
     use crate::devices::{self, Found};
 
@@ -176,9 +176,9 @@ fn on_verbs(args: &Args) -> Result<Vec<DeviceReport>> {
     Ok(reports)
 }
 
-#[cfg(not(any(feature = "verbs", feature = "verbs-prebuilt")))]
+#[cfg(not(feature = "verbs"))]
 fn on_verbs(_: &Args) -> Result<Vec<DeviceReport>> {
-    bail!("this cmid-check was built without the features verbs and verbs-prebuilt: there is only --device sim")
+    bail!("this cmid-check was built without the feature verbs: there is only --device sim")
 }
 
 #[cfg(test)]

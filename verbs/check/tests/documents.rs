@@ -14,7 +14,7 @@ const HEAD: &str = "\
 Rendered from the reports of `cmid-check` in `verbs/check/results/`. Only devices with a report are listed.
 
 ```sh
-cargo install --path verbs/check --features verbs-prebuilt   # x86_64; elsewhere --features verbs
+cargo install --path verbs/check --features verbs
 cmid-check                                     # each device of this machine that has an address
 cmid-check --serve --address ADDRESS           # on two machines: the server,
 cmid-check --peer ADDRESS --json report.json   # and the client

@@ -37,7 +37,8 @@ const ASSIGNED: u16 = u16::MAX >> 1;
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-const _: () = assert!(SRQ_INDEX == INDEX, "the last index is that of no queue");
+// The last index is that of no queue.
+static_assertions::const_assert!(SRQ_INDEX == INDEX);
 
 /// The work queues that report to one CQ, by index.
 pub(crate) struct CqSlots {

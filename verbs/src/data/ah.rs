@@ -11,7 +11,7 @@ use crate::data::{Mr, Pd};
 use crate::errno;
 use crate::ffi::{self, ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
 
-const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
+static_assertions::const_assert!(size_of::<ibv_grh>() == GRH_LEN);
 
 /// An address handle: the destination of datagrams (ibv_create_ah(3)). A [`Pd`] creates it. Dropping it destroys it.
 ///
@@ -70,8 +70,8 @@ fn own(pd: PdUse, raw: *mut ibv_ah) -> Result<Ah, Errno> {
 #[repr(C, align(8))]
 struct Grh([u8; GRH_LEN]);
 
-const _: () = assert!(size_of::<Grh>() == size_of::<ibv_grh>());
-const _: () = assert!(align_of::<Grh>() == align_of::<ibv_grh>());
+static_assertions::const_assert!(size_of::<Grh>() == size_of::<ibv_grh>());
+static_assertions::const_assert!(align_of::<Grh>() == align_of::<ibv_grh>());
 
 impl Ah {
     pub(crate) fn as_ptr(&self) -> *mut ibv_ah {

@@ -37,10 +37,10 @@ union Element {
     port_num: c_int,
 }
 
-const _: () = assert!(size_of::<RawAsyncEvent>() == size_of::<ibv_async_event>());
-const _: () = assert!(align_of::<RawAsyncEvent>() == align_of::<ibv_async_event>());
-const _: () = assert!(offset_of!(RawAsyncEvent, element) == offset_of!(ibv_async_event, element));
-const _: () = assert!(offset_of!(RawAsyncEvent, event_type) == offset_of!(ibv_async_event, event_type));
+static_assertions::const_assert!(size_of::<RawAsyncEvent>() == size_of::<ibv_async_event>());
+static_assertions::const_assert!(align_of::<RawAsyncEvent>() == align_of::<ibv_async_event>());
+static_assertions::const_assert!(offset_of!(RawAsyncEvent, element) == offset_of!(ibv_async_event, element));
+static_assertions::const_assert!(offset_of!(RawAsyncEvent, event_type) == offset_of!(ibv_async_event, event_type));
 
 impl AsyncEvents {
     pub(crate) fn open(context: Arc<Context>) -> Result<Self, Errno> {

@@ -59,7 +59,7 @@ pub struct Qp {
 }
 
 // The handle is moved when it is created and returned.
-const _: () = assert!(size_of::<Qp>() <= 128);
+static_assertions::const_assert!(size_of::<Qp>() <= 128);
 
 /// A QP. Its id and its handle hold it.
 pub(crate) struct QpInner {

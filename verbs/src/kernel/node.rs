@@ -29,6 +29,8 @@ pub enum OpenError {
     WrongNode(PathBuf),
     /// This user may not open the node.
     NoPermission(PathBuf),
+    /// A library of rdma-core cannot be loaded: this text names it and tells the dynamic linker's reason.
+    NoLibrary(String),
     /// librdmacm finds no RDMA device.
     NoDevice,
     /// librdmacm would wait for ibacm(8), whose file this is, without a time limit. The kernel backend does not ask ibacm.
@@ -51,6 +53,7 @@ impl OpenError {
             OpenError::NoNode(_) => Errno::ENOENT,
             OpenError::WrongNode(_) => Errno(libc::ENXIO),
             OpenError::NoPermission(_) => Errno(libc::EACCES),
+            OpenError::NoLibrary(_) => Errno(libc::ELIBACC),
             OpenError::WriteRefused(errno) | OpenError::Failed(errno) => *errno,
         }
     }
@@ -68,6 +71,7 @@ impl fmt::Display for OpenError {
             OpenError::NoNode(node) => write!(f, "{} does not exist although rdma_ucm is loaded", node.display()),
             OpenError::WrongNode(node) => write!(f, "{} is not the device that {CLASS} names", node.display()),
             OpenError::NoPermission(node) => write!(f, "no permission to open {} (EACCES)", node.display()),
+            OpenError::NoLibrary(reason) => write!(f, "{reason} (is rdma-core installed?)"),
             OpenError::NoDevice => {
                 f.write_str("there is no RDMA device, or libibverbs has no provider for it (rdma link, ibv_devices)")
             }

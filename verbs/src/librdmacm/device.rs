@@ -43,9 +43,10 @@ impl Rdmacm {
     /// Creates a device without ids, with the event channel of its [`Contexts`].
     ///
     /// # Errors
-    /// [`OpenError::WaitsForIbacm`]. Those of rdma_create_event_channel(3); `EMFILE` and `ENFILE` without the descriptors
+    /// [`OpenError::NoLibrary`] without librdmacm. [`OpenError::WaitsForIbacm`]. Those of rdma_create_event_channel(3); `EMFILE` and `ENFILE` without the descriptors
     /// for a list of the devices, which librdmacm reads in its first call.
     pub(crate) fn open() -> Result<Self, OpenError> {
+        ffi::load_rdmacm()?;
         descriptors::available(descriptors::LIST).map_err(Node::why)?;
         let channel = Channel::open().map_err(Node::why)?;
         acm::never_asked()?;

@@ -28,9 +28,9 @@ impl Id {
         } else {
             rdma_cm_mc_join_flags::RDMA_MC_JOIN_FLAG_FULLMEMBER
         };
-        let given = rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_ADDRESS
-            | rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
-        let mut attr = rdma_cm_join_mc_attr_ex { comp_mask: given.0, join_flags: flags.0, addr: c_addr.as_mut_ptr() };
+        let given = rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_ADDRESS.0
+            | rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS.0;
+        let mut attr = rdma_cm_join_mc_attr_ex { comp_mask: given, join_flags: flags.0, addr: c_addr.as_mut_ptr() };
         // SAFETY: the id is alive and its channel open; attributes and address are read during the call. The context
         // is only kept, never followed.
         errno::of_rdma(unsafe {

@@ -4,10 +4,10 @@ use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, Request, RequestKind, Stat
 
 use super::case::Case;
 use crate::level::Level;
-use crate::prepared::{OTHERS, Prepared};
+use crate::prepared::Prepared;
 use crate::requests::resolve;
 
-/// An id with a deadline before or after all others.
+/// An id with a deadline before all others.
 #[derive(Debug)]
 struct Probe {
     id: IdKey,
@@ -30,13 +30,9 @@ impl Probe {
         prepared.level.request(self.id, Request::Destroy, Time::NEVER);
     }
 
-    /// No deadline, before all others, after all others: the best place of a heap, and its worst.
+    /// No deadline, or one before all others.
     fn due(&self, place: usize) -> Time {
-        match place {
-            0 => Time::NEVER,
-            1 => Time(self.now.0 + 1000),
-            _ => Time(OTHERS.0 * 4),
-        }
+        if place == 0 { Time::NEVER } else { Time(self.now.0 + 1000) }
     }
 
     /// Checks that the deadline is at the intended place.
@@ -47,7 +43,7 @@ impl Probe {
     }
 }
 
-/// A request with a deadline: none, before all others, after all others.
+/// A request with a deadline: none, or one before all others.
 #[derive(Debug)]
 pub struct Arm<const PLACE: usize>(Probe);
 

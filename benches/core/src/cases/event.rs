@@ -46,53 +46,38 @@ impl<L: Level> Case<L> for OneEvent {
     }
 }
 
-macro_rules! once {
-    ($($(#[$doc:meta])* $name:ident: $prepare:expr, $raw:expr => $after:expr;)+) => {
-        $(
-            $(#[$doc])*
-            #[derive(Debug)]
-            pub struct $name {
-                id: Option<IdKey>,
-            }
-
-            impl<L: Level> Case<L> for $name {
-                type Input = L::Arriving;
-                type Output = EventKind;
-
-                fn new(_: &mut Prepared<L>) -> Self {
-                    $name { id: None }
-                }
-
-                fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
-                    let id = prepared.choose();
-                    self.id = Some(id);
-                    let prepare: fn(&mut Prepared<L>, IdKey) = $prepare;
-                    prepare(prepared, id);
-                    prepared.level.prepare_event($raw(id))
-                }
-
-                #[inline(always)]
-                fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
-                    prepared.level.deliver(prepared.channel, prepared.channel, raw)
-                }
-
-                fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
-                    let id = self.id.take().expect("prepared");
-                    assert_eq!(kind, EventKind::Cm($raw(id).kind));
-                    assert_eq!((prepared.state(id), prepared.level.core().id_info(id).map_or(0, |it| it.owed)), ($after, 0));
-                    assert!(prepared.level.core().poll_timeout().is_none(), "no deadline is left");
-                    prepared.renew(id);
-                }
-            }
-        )+
-    };
+/// An event with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a connect.
+#[derive(Debug)]
+pub struct Replied {
+    id: Option<IdKey>,
 }
 
-once! {
-    /// An event that changes the state: DISCONNECTED, from the peer.
-    Changed: super::life::lead_to_connected, |id| RawEvent::new(id, CmEvent::Disconnected) => State::PeerClosed;
-    /// An event with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a
-    /// connect.
-    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) }
-        => State::Responded;
+impl<L: Level> Case<L> for Replied {
+    type Input = L::Arriving;
+    type Output = EventKind;
+
+    fn new(_: &mut Prepared<L>) -> Self {
+        Replied { id: None }
+    }
+
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
+        let id = prepared.choose();
+        self.id = Some(id);
+        lead_to_connecting(prepared, id);
+        let raw = RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) };
+        prepared.level.prepare_event(raw)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
+        prepared.level.deliver(prepared.channel, prepared.channel, raw)
+    }
+
+    fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
+        let id = self.id.take().expect("prepared");
+        let owed = prepared.level.core().id_info(id).map_or(0, |it| it.owed);
+        assert_eq!((kind, prepared.state(id), owed), (EventKind::Cm(CmEvent::ConnectResponse), State::Responded, 0));
+        assert!(prepared.level.core().poll_timeout().is_none(), "no deadline is left");
+        prepared.renew(id);
+    }
 }

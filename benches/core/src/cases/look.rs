@@ -28,30 +28,6 @@ impl<L: Level> Case<L> for Look {
     }
 }
 
-/// One poll, for an event.
-#[derive(Debug)]
-pub struct Poll;
-
-impl<L: Level> Case<L> for Poll {
-    type Input = ();
-    type Output = bool;
-
-    fn new(_: &mut Prepared<L>) -> Self {
-        Poll
-    }
-
-    fn prepare(&mut self, _: &mut Prepared<L>) {}
-
-    #[inline(always)]
-    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> bool {
-        prepared.level.take(prepared.channel).is_some()
-    }
-
-    fn check(&mut self, _: &mut Prepared<L>, found: bool) {
-        assert!(!found, "there was no event");
-    }
-}
-
 /// The cost of the measurement itself.
 #[derive(Debug)]
 pub struct Nothing;

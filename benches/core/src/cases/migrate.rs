@@ -7,25 +7,21 @@ use super::life::connected;
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// A connected id with this many events. Its events and those of others are mixed, or grouped by id.
+/// A connected id with this many events. Two others have as many each.
 #[derive(Debug)]
-pub struct Migrate<const EVENTS: usize, const MIXED: bool> {
+pub struct Migrate<const EVENTS: usize> {
     traveller: IdKey,
     /// Ids with events that stay behind, before and after.
     others: [IdKey; 2],
     to: ChannelKey,
 }
 
-impl<const EVENTS: usize, const MIXED: bool> Migrate<EVENTS, MIXED> {
+impl<const EVENTS: usize> Migrate<EVENTS> {
     fn send<L: Level>(prepared: &mut Prepared<L>, ids: [IdKey; 3]) {
-        let mut sent: Vec<_> = ids
+        let sent = ids
             .into_iter()
             .filter(|_| L::READS_AHEAD)
-            .flat_map(|id| (0..EVENTS as i32).map(move |status| (status, id)))
-            .collect();
-        if MIXED {
-            sent.sort_by_key(|&(status, _)| status);
-        }
+            .flat_map(|id| (0..EVENTS as i32).map(move |status| (status, id)));
         for (status, id) in sent {
             let raw = prepared.level.prepare_event(RawEvent { status, ..RawEvent::new(id, CmEvent::AddrChange) });
             prepared.level.receive(prepared.channel, raw);
@@ -46,7 +42,7 @@ impl<const EVENTS: usize, const MIXED: bool> Migrate<EVENTS, MIXED> {
     }
 }
 
-impl<L: Level, const EVENTS: usize, const MIXED: bool> Case<L> for Migrate<EVENTS, MIXED> {
+impl<L: Level, const EVENTS: usize> Case<L> for Migrate<EVENTS> {
     type Input = ();
     type Output = ();
 

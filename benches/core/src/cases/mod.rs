@@ -10,11 +10,11 @@ mod request;
 
 pub use case::Case;
 pub use deadline::{Arm, Cancel, Fire};
-pub use event::{Changed, OneEvent, Replied};
+pub use event::{OneEvent, Replied};
 pub use life::{Active, Passive};
-pub use look::{Look, Nothing, Poll};
+pub use look::{Look, Nothing};
 pub use migrate::Migrate;
-pub use request::{Connect, SetOption, SyncSetOption};
+pub use request::{Connect, SetOption};
 
 /// Passes all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a
 /// deadline on every id come after the semicolon.
@@ -24,26 +24,18 @@ macro_rules! for_each_case {
         $callback! {
             "nothing" = Nothing,
             "event" = OneEvent,
-            "event_of_change" = Changed,
             "event_with_data" = Replied,
             "request" = SetOption,
-            "request_sync" = SyncSetOption,
             "request_with_data" = Connect,
             "active_life" = Active,
             "passive_life" = Passive,
-            "no_event" = Poll,
             "nothing_to_do" = Look,
-            "migrate_0" = Migrate<0, false>,
-            "migrate_1" = Migrate<1, false>,
-            "migrate_8" = Migrate<8, false>,
-            "migrate_64" = Migrate<64, false>,
-            "migrate_64_mixed" = Migrate<64, true>;
+            "migrate_0" = Migrate<0>,
+            "migrate_64" = Migrate<64>;
             "arm_none" = Arm<0>,
             "arm_first" = Arm<1>,
-            "arm_last" = Arm<2>,
             "cancel_none" = Cancel<0>,
             "cancel_first" = Cancel<1>,
-            "cancel_last" = Cancel<2>,
             "fire" = Fire,
         }
     };

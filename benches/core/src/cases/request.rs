@@ -41,38 +41,6 @@ impl<L: Level> Case<L> for SetOption {
     }
 }
 
-/// The same request of a synchronous id.
-#[derive(Debug)]
-pub struct SyncSetOption {
-    id: IdKey,
-    /// Calls made before the step.
-    made: u64,
-}
-
-impl<L: Level> Case<L> for SyncSetOption {
-    type Input = IdKey;
-    type Output = ();
-
-    fn new(prepared: &mut Prepared<L>) -> Self {
-        SyncSetOption { id: prepared.level.create_sync(), made: 0 }
-    }
-
-    fn prepare(&mut self, prepared: &mut Prepared<L>) -> IdKey {
-        self.made = prepared.level.made();
-        self.id
-    }
-
-    #[inline(always)]
-    fn step(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
-        let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
-        prepared.level.request(id, request, Time::NEVER);
-    }
-
-    fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {
-        assert_eq!(prepared.level.made(), self.made + 1, "one call");
-    }
-}
-
 /// A request with private data (56 bytes), a change of state, and a deadline.
 #[derive(Debug)]
 pub struct Connect;

@@ -83,12 +83,6 @@ impl Level for Bare {
         id
     }
 
-    fn create_sync(&mut self) -> IdKey {
-        let (id, begun) = self.core.create_id(None, PortSpace::Tcp).expect("room");
-        make(begun, &mut self.made);
-        id
-    }
-
     #[inline(always)]
     fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         let begun = self.core.begin(self.now, id, &request, deadline).expect("a request in the right state");

@@ -53,10 +53,6 @@ impl Level for Driven {
         self.drive.create_id(Some(on), PortSpace::Tcp).expect("room")
     }
 
-    fn create_sync(&mut self) -> IdKey {
-        self.drive.create_id(None, PortSpace::Tcp).expect("room")
-    }
-
     #[inline(always)]
     #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else there is")]
     fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {

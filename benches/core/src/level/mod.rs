@@ -40,9 +40,6 @@ pub trait Level: Sized {
     /// Creates an id.
     fn create(&mut self, on: ChannelKey) -> IdKey;
 
-    /// Creates an id in synchronous mode.
-    fn create_sync(&mut self) -> IdKey;
-
     /// Makes a request and its call, which must succeed.
     fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
 

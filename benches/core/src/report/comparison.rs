@@ -17,26 +17,18 @@ pub fn render(section: &Section) -> Result<String> {
     }
     let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
     if !compared.is_empty() {
-        page += "\n\n| what | unit | cmid | C | before | ratio (quartiles) | pairs | target | |\n";
-        page += "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+        page += "\n\n| what | unit | cmid | C | ratio (quartiles) | target | |\n";
+        page += "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n";
         for row in &compared {
             pair_row(&mut page, row)?;
         }
     }
     if !alone.is_empty() {
         page += if compared.is_empty() { "\n\n" } else { "\n" };
-        page += "| what | unit | figure (quartiles) | runs | target | |\n| --- | --- | ---: | ---: | ---: | ---: |\n";
+        page += "| what | unit | figure (quartiles) |\n| --- | --- | ---: |\n";
         for row in &alone {
             let figures = quartiles(row.figures.clone(), &row.what)?;
-            let [target, verdict] = verdict(row, figures);
-            writeln!(
-                page,
-                "| {} | {} | {} | {} | {target} | {verdict} |",
-                row.what,
-                row.unit,
-                spread(&row.figures, figures, short),
-                row.figures.len()
-            )?;
+            writeln!(page, "| {} | {} | {} |", row.what, row.unit, spread(&row.figures, figures, short))?;
         }
     }
     for row in &section.rows {
@@ -59,14 +51,12 @@ fn pair_row(page: &mut String, row: &Row) -> Result<()> {
     let [target, verdict] = verdict(row, ratios);
     writeln!(
         page,
-        "| {} | {} | {} | {} | {} | {} | {} | {target} | {verdict} |",
+        "| {} | {} | {} | {} | {} | {target} | {verdict} |",
         row.what,
         row.unit,
         short(side(0)?[1]),
         short(side(1)?[1]),
-        row.before.as_deref().unwrap_or_default(),
-        spread(&each, ratios, |ratio| format!("{ratio:.3}")),
-        row.pairs.len()
+        spread(&each, ratios, |ratio| format!("{ratio:.2}"))
     )?;
     Ok(())
 }
@@ -140,12 +130,12 @@ mod tests {
         Row {
             what,
             unit,
-            before: None,
             target: Some(target),
             exact,
             pairs: Vec::new(),
             figures: Vec::new(),
             note: None,
+            shares: None,
         }
     }
 
@@ -179,12 +169,12 @@ mod tests {
     #[test]
     fn a_section_renders_both_tables() {
         let text = r#"{"title": "T", "about": "How.", "kernel": "6.12", "rows": [
-            {"what": "a", "unit": "µs", "before": "1.50", "target": {"at_most": 1.02}, "exact": false,
+            {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false,
              "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
             {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
         let page = render(&serde_json::from_str(text).unwrap()).unwrap();
-        assert!(page.contains("| a | µs | 2 | 2 | 1.50 | 1.000 (0.750–1.500) | 3 | ≤ 1.02 | not shown |"), "{page}");
-        assert!(page.contains("| b | n | 0 | 1 |  |  |"), "{page}");
+        assert!(page.contains("| a | µs | 2 | 2 | 1.00 (0.75–1.50) | ≤ 1.02 | not shown |"), "{page}");
+        assert!(page.contains("| b | n | 0 |"), "{page}");
         assert!(page.contains("- *a*: why"), "{page}");
     }
 }

@@ -5,65 +5,42 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 
 use crate::counting::LEVELS;
-use crate::limits::{ALLOCATIONS, OBJECTS};
+use crate::limits::{ALLOCATIONS, OBJECTS, ROWS};
 use crate::memory;
 use crate::results::OfCore;
 use crate::verdict::Verdict;
 
-const ABOUT: [&str; 2] = [
-    "The bare core. An event is `handle_event`, `poll_event`, `ack`; a request `begin`, `end`, and the `next` that says there is no more; \
-     a migration is also `poll_readable` and `wants_event` of the \
-     channel that is to be read. Deadlines are what they cost beyond the same step without one, with as many armed as there are \
-     ids; target and limit are for up to 100,000. *Before* is the first version.",
-    "The same through `Drive`, the loop that the drivers share, with a device that does nothing: an event is a whole turn.",
-];
+const ABOUT: &str = "\
+Instructions, counted by callgrind among 10 to 1,000,000 idle ids (deadlines: 100,000): the worst, in a release build with link-time optimisation. The core by itself: an event is \
+`handle_event`, `poll_event`, `ack`; a request `begin`, `end`, and the `next` that says there is no more. The drive: the loop that the drivers share, with a \
+device that does nothing; an event is a whole turn. A deadline is what it costs beyond the same step without one.";
 
 pub(super) fn render(core: &OfCore) -> Result<String> {
-    let mut page = String::new();
     let verdicts = Verdict::all(&core.instructions)?;
-    let measure = core.instructions.of(LEVELS[0], "nothing")?.values().max().context("no sizes")?;
-    for (level, name) in LEVELS.into_iter().enumerate() {
-        let verdicts: Vec<_> = verdicts.iter().filter(|verdict| verdict.level == level).collect();
-        writeln!(page, "\n## Instructions: {name}\n\n{}", ABOUT[level])?;
-        if level == 0 {
-            writeln!(
-                page,
-                "Counted by callgrind: the mean of some steps of a kind, among idle ids, in a release build with link-time \
-                 optimisation. {measure} of each belongs to the measure. A deadline that is dropped is swept out later: \
-                 of that only the lives contain a part."
-            )?;
+    let mut page = format!("\n## The core and its loop\n\n{ABOUT}\n\n");
+    page += "| what | core | limit | target | | drive | limit | target | |\n| --- |";
+    writeln!(page, "{}", " ---: |".repeat(8))?;
+    for row in ROWS {
+        write!(page, "| {} |", row.what)?;
+        for verdict in verdicts.iter().filter(|verdict| verdict.row.case == row.case) {
+            let [target, verdict_of_target] = target_and_verdict(verdict);
+            let [count, limit] = [verdict.worst(), row.limits[verdict.level]].map(grouped);
+            write!(page, " {count} | {limit} | {target} | {verdict_of_target} |")?;
         }
-        let sizes: Vec<_> = verdicts.first().context("no rows")?.counts.keys().copied().collect();
-        let at: String = sizes.iter().map(|ids| format!("| {} ids ", grouped(*ids as u64))).collect();
-        let columns = sizes.len() + 4;
-        writeln!(page, "\n| what | before | target | | limit {at}|\n| --- |{}", " ---: |".repeat(columns))?;
-        for verdict in verdicts {
-            let counts: String = verdict.counts.values().map(|count| format!("| {} ", grouped(*count))).collect();
-            let before = verdict.row.before[level].map(grouped).unwrap_or_default();
-            let target = target_and_verdict(verdict);
-            let limit = grouped(verdict.row.limits[level]);
-            writeln!(page, "| {} | {before} {target}| {limit} {counts}|", verdict.row.what)?;
-        }
+        page.push('\n');
+    }
+    for name in LEVELS {
         writeln!(page, "\n![Instructions by the number of ids](performance/instructions-{name}.svg)")?;
     }
-    writeln!(page, "\n![Migrations by the number of events](performance/migration.svg)")?;
     memory_tables(&mut page, core)?;
-    if !core.times.is_empty() {
-        writeln!(
-            page,
-            "\n## Time\n\nOf one machine, not guarded. Requests go round among all ids, so that from 100,000 on the \
-             processor's caches no longer hold them; events are of four connections.\n\n\
-             ![Time of a step by the number of ids](performance/time.svg)"
-        )?;
-    }
     Ok(page)
 }
 
-fn target_and_verdict(verdict: &Verdict) -> String {
+fn target_and_verdict(verdict: &Verdict) -> [String; 2] {
     match verdict.row.targets[verdict.level] {
-        Some(target) if verdict.worst() <= target => format!("| {} | met ", grouped(target)),
-        Some(target) => format!("| {} | × {:.2} ", grouped(target), verdict.worst() as f64 / target as f64),
-        None => "| | ".to_owned(),
+        Some(target) if verdict.worst() <= target => [grouped(target), "met".to_owned()],
+        Some(target) => [grouped(target), format!("× {:.2}", verdict.worst() as f64 / target as f64)],
+        None => [String::new(), String::new()],
     }
 }
 
@@ -72,7 +49,7 @@ fn memory_tables(page: &mut String, core: &OfCore) -> Result<()> {
     let cases: usize = core.allocations.values().map(|cases| cases.len()).sum();
     writeln!(
         page,
-        "\n## Memory\n\nAllocations in {} steps of each of the {cases} cases above, whole lives among them, once tables have grown: \
+        "\n## Memory\n\nAllocations in {} steps of each of the {cases} cases, once tables have grown: \
          {allocations} (limit: {ALLOCATIONS}).\n\nBytes of an object: what the allocator gave for {} of them, divided. Tables double \
          as they grow, so there is up to as much again at other numbers; a PD and an MR are values of the application's.\n",
         grouped(memory::STEPS as u64),

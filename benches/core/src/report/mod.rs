@@ -19,10 +19,9 @@ pub type Files = BTreeMap<String, String>;
 const HEAD: &str = "\
 # Performance
 
-Rendered by `cargo xtask bench` from what was measured (`benches/results/`); do not edit. What is exact (instructions, allocations,
-bytes) is compared with its limits by `cargo xtask bench --check` on every run of CI; what depends on a machine is shown, never
-asserted. A target is the project's aim, a limit is what has been reached. Where the quartiles of the measurements
-lie on both sides of a target it is \"not shown\".
+Rendered by `cargo xtask bench` from what was measured (`benches/results/`); do not edit. Exact figures (instructions, allocations, bytes) are compared with
+their limits on every run of CI; what depends on a machine is shown, never asserted. A target is the project's aim, a limit is what has been reached. If the
+quartiles lie on both sides of a target, it is \"not shown\". Where the instructions of a row are executed: `shares` in the files of results.
 ";
 
 /// Renders all files of the report.
@@ -32,15 +31,15 @@ lie on both sides of a target it is \"not shown\".
 pub fn render(results: &Results) -> Result<Files> {
     let mut files = Files::new();
     let mut page = HEAD.to_owned();
-    page += &core_tables::render(&results.core)?;
-    for plot in plots::of_core(&results.core)? {
-        files.insert(format!("performance/{}", plot.file), plots::draw(&plot)?);
-    }
     for section in &results.sections {
         page += &comparison::render(section)?;
         for plot in &section.plots {
             files.insert(format!("performance/{}", plot.file), plots::draw(plot)?);
         }
+    }
+    page += &core_tables::render(&results.core)?;
+    for plot in plots::of_core(&results.core)? {
+        files.insert(format!("performance/{}", plot.file), plots::draw(&plot)?);
     }
     files.insert("performance.md".to_owned(), page);
     Ok(files)

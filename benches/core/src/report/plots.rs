@@ -13,8 +13,7 @@ use crate::verdict::Verdict;
 const SIZE: (u32, u32) = (960, 480);
 
 /// The cases in the plot by the number of ids: one for each kind of row, from the most expensive to the cheapest.
-const DRAWN: [&str; 8] =
-    ["active_life", "migrate_8", "fire", "arm_first", "arm_last", "event", "request", "nothing_to_do"];
+const DRAWN: [&str; 6] = ["active_life", "fire", "arm_first", "event", "request", "nothing_to_do"];
 
 /// Distinguishable on white.
 const COLORS: [RGBColor; 8] = [
@@ -31,29 +30,7 @@ const COLORS: [RGBColor; 8] = [
 /// The plots of the core.
 pub(super) fn of_core(core: &OfCore) -> Result<Vec<Plot>> {
     let verdicts = Verdict::all(&core.instructions)?;
-    let mut plots: Vec<_> =
-        LEVELS.into_iter().enumerate().map(|(level, name)| by_ids(&verdicts, level, name)).collect();
-    plots.push(Plot {
-        file: "migration.svg".to_owned(),
-        title: "Instructions of a migration".to_owned(),
-        x: "events that move".to_owned(),
-        y: "instructions".to_owned(),
-        log: [false, false],
-        lines: migrations(&verdicts),
-    });
-    if !core.times.is_empty() {
-        let points =
-            |times: &std::collections::BTreeMap<usize, f64>| times.iter().map(|(&x, &y)| (x as f64, y)).collect();
-        plots.push(Plot {
-            file: "time.svg".to_owned(),
-            title: "Time of a step by the number of ids".to_owned(),
-            x: "ids".to_owned(),
-            y: "ns".to_owned(),
-            log: [true, true],
-            lines: core.times.iter().map(|(name, times)| Line { name: name.clone(), points: points(times) }).collect(),
-        });
-    }
-    Ok(plots)
+    Ok(LEVELS.into_iter().enumerate().map(|(level, name)| by_ids(&verdicts, level, name)).collect())
 }
 
 fn by_ids(verdicts: &[Verdict], level: usize, name: &str) -> Plot {
@@ -70,26 +47,6 @@ fn by_ids(verdicts: &[Verdict], level: usize, name: &str) -> Plot {
         log: [true, true],
         lines: lines.collect(),
     }
-}
-
-/// Instructions by the number of events: a line for each level, and the target.
-fn migrations(verdicts: &[Verdict]) -> Vec<Line> {
-    let of = |level: usize| {
-        let verdicts = verdicts.iter().filter(move |verdict| verdict.level == level);
-        verdicts.filter_map(|verdict| {
-            let events: f64 = verdict.row.case.strip_prefix("migrate_")?.parse().ok()?;
-            Some((events, verdict))
-        })
-    };
-    let counted = |level| of(level).map(|(x, verdict)| (x, verdict.worst() as f64)).collect();
-    let mut lines: Vec<_> = LEVELS
-        .into_iter()
-        .enumerate()
-        .map(|(level, name)| Line { name: name.to_owned(), points: counted(level) })
-        .collect();
-    let target = of(0).filter_map(|(x, verdict)| Some((x, verdict.row.targets[0]? as f64)));
-    lines.push(Line { name: "target: 300 + 40 for each event".to_owned(), points: target.collect() });
-    lines
 }
 
 /// A plot as the text of an SVG file.

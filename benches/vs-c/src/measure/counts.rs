@@ -20,9 +20,8 @@ struct Count {
     /// The job of the C program that it is compared with, if its name differs.
     c: Option<&'static str>,
     what: &'static str,
-    /// The ratio of the first version, on io-epoll over librdmacm.
-    before: Option<&'static str>,
-    librdmacm: Bounds,
+    /// `None` for jobs that are counted on the kernel backend only.
+    librdmacm: Option<Bounds>,
     /// `None` for jobs that do not depend on the backend.
     kernel: Option<Bounds>,
 }
@@ -49,104 +48,70 @@ const COUNTS: &[Count] = &[
         job: "qp-1:20",
         c: None,
         what: "a connection with a QP, one at a time",
-        before: Some("2.61"),
-        librdmacm: bounds(1.35, 1.70, 1.68),
+        librdmacm: Some(bounds(1.35, 1.70, 1.68)),
         kernel: Some(bounds(0.75, 1.27, 1.20)),
     },
     Count {
         job: "qp-16:32",
         c: None,
         what: "a connection with a QP, 16 at once",
-        before: Some("2.70"),
-        librdmacm: bounds(1.5, 2.12, 1.95),
+        librdmacm: None,
         kernel: Some(bounds(0.8, 1.56, 1.39)),
     },
     Count {
         job: "bare-1:20",
         c: None,
         what: "a connection without a QP, one at a time",
-        before: Some("3.44"),
-        librdmacm: bounds(1.6, 2.12, 2.05),
+        librdmacm: None,
         kernel: Some(bounds(0.6, 1.32, 1.19)),
     },
     Count {
         job: "messages:50",
         c: None,
         what: "a message there and back, awaited by poll(2)",
-        before: None,
-        librdmacm: bounds(1.05, 2.0, 2.0),
+        librdmacm: Some(bounds(1.05, 2.0, 2.0)),
         kernel: None,
     },
     Count {
         job: "write:3",
         c: None,
         what: "an RDMA write posted and polled",
-        before: None,
-        librdmacm: bounds(0.98, 1.01, 1.01),
+        librdmacm: Some(bounds(0.98, 1.01, 1.01)),
         kernel: None,
     },
     Count {
         job: "write:3",
         c: Some("write-extended:3"),
         what: "an RDMA write posted and polled, C with ibv_wr_post",
-        before: None,
-        librdmacm: bounds(1.06, 1.27, 1.27),
+        librdmacm: Some(bounds(1.06, 1.27, 1.27)),
         kernel: None,
     },
     Count {
         job: "send:3",
         c: None,
         what: "a receive and a send posted and both polled",
-        before: None,
-        librdmacm: bounds(1.03, 1.12, 1.12),
-        kernel: None,
-    },
-    Count {
-        job: "send:3",
-        c: Some("send-extended:3"),
-        what: "a receive and a send posted and both polled, C with ibv_wr_post",
-        before: None,
-        librdmacm: bounds(1.11, 1.29, 1.29),
+        librdmacm: Some(bounds(1.03, 1.12, 1.12)),
         kernel: None,
     },
     Count {
         job: "send-srq:3",
         c: None,
         what: "a receive posted to an SRQ and a send, and both polled",
-        before: None,
-        librdmacm: bounds(1.1, 1.23, 1.23),
+        librdmacm: Some(bounds(1.1, 1.23, 1.23)),
         kernel: None,
     },
     Count {
         job: "write-batch:3",
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
-        before: None,
-        librdmacm: bounds(0.91, 0.98, 0.98),
+        librdmacm: Some(bounds(0.91, 0.98, 0.98)),
         kernel: None,
     },
     Count {
         job: "write-batch:3",
         c: Some("write-batch-extended:3"),
         what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
-        before: None,
-        librdmacm: bounds(1.15, 1.38, 1.38),
-        kernel: None,
-    },
-    Count {
-        job: "send-batch:3",
-        c: None,
-        what: "32 receives and 32 sends posted and polled in one call each, for each pair",
-        before: None,
-        librdmacm: bounds(1.04, 1.16, 1.16),
-        kernel: None,
-    },
-    Count {
-        job: "send-batch:3",
-        c: Some("send-batch-extended:3"),
-        what: "32 receives and 32 sends posted and polled in one call each, for each pair, C with ibv_wr_post",
-        before: None,
-        librdmacm: bounds(1.18, 1.41, 1.41),
+        librdmacm: Some(bounds(1.15, 1.38, 1.38)),
         kernel: None,
     },
 ];
@@ -156,8 +121,7 @@ const SERVE: Count = Count {
     job: "serve",
     c: None,
     what: "a connection accepted, with a QP, one at a time",
-    before: Some("2.88"),
-    librdmacm: bounds(1.5, 1.92, 2.03),
+    librdmacm: Some(bounds(1.5, 1.92, 2.03)),
     kernel: Some(bounds(0.95, 1.52, 1.54)),
 };
 
@@ -180,7 +144,7 @@ impl Variant {
     }
 
     fn bounds(self, count: &Count) -> Option<Bounds> {
-        if self.backend == Backend::Kernel { count.kernel } else { Some(count.librdmacm) }
+        if self.backend == Backend::Kernel { count.kernel } else { count.librdmacm }
     }
 }
 
@@ -315,44 +279,23 @@ fn row(
     job: Job,
     [ours, theirs]: [Vec<Counts>; 2],
 ) -> Row {
-    let librdmacm = variant.backend == Backend::Librdmacm;
-    let before = if variant.driver == "epoll" && librdmacm { count.before } else { None };
     let suffix = if matches!(job, Job::Work { .. }) { String::new() } else { variant.name() };
-    let what = format!("instructions over C: {}{suffix}", count.what);
+    let what = format!("{}{suffix}", count.what);
     let times = f64::from(job.times());
     let pairs = ours.iter().zip(&theirs);
     let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
-    let mut note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
-    if let Some(reason) = reason(job).filter(|_| librdmacm) {
-        note = format!("{note}. {reason}");
-    }
+    let shares = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
     let (figures, limit) = (Figures::Pairs(pairs), Some(limit(bounds, job, variant.driver, glibc)));
     Row {
         what,
         unit: "instructions",
-        before,
         target: Some(bounds.target),
         // Not equal for all parts: the number of events at a wake-up depends on timing.
         exact: false,
         figures,
-        note: Some(note),
+        note: None,
+        shares: Some(shares),
         limit,
-    }
-}
-
-/// The reason for the excess.
-fn reason(job: Job) -> Option<&'static str> {
-    match job {
-        Job::Work { .. } => Some(
-            "Part of the excess is the measuring program's own (program); verbs is the accounting of work requests in \
-             flight, which is what pins an MR.",
-        ),
-        Job::Serve { .. } | Job::Connections { .. } => Some(
-            "What C's program does not have is the core, with two lists, a deadline and a key for each id, and in verbs \
-             the copy of each event. librdmacm's share is above C's where one event comes at a wake-up, and nearly C's \
-             where many do: the excess goes with wake-ups, not with calls for a connection.",
-        ),
-        Job::Messages { .. } => None,
     }
 }
 
@@ -391,11 +334,11 @@ mod tests {
         let (old, new) = (version("glibc 2.36\n").unwrap(), version("glibc 2.41\n").unwrap());
         let limits = |count: &Count| {
             let job = count.job.parse().unwrap();
-            [old, new].map(|glibc| ["epoll", "mio"].map(|driver| limit(count.librdmacm, job, driver, glibc)))
+            [old, new].map(|glibc| ["epoll", "mio"].map(|driver| limit(BOUNDS, job, driver, glibc)))
         };
-        let both = [COUNTS[0].librdmacm.epoll, COUNTS[0].librdmacm.mio];
-        assert_eq!(limits(&COUNTS[0]), [both, both.map(|limit| limit * CHEAPER_BY)]);
-        assert_eq!(limits(&COUNTS[4]), [[COUNTS[4].librdmacm.epoll; 2]; 2]);
+        const BOUNDS: Bounds = bounds(1.0, 1.5, 2.0);
+        assert_eq!(limits(&COUNTS[0]), [[1.5, 2.0], [1.5 * CHEAPER_BY, 2.0 * CHEAPER_BY]]);
+        assert_eq!(limits(&COUNTS[4]), [[1.5, 2.0]; 2]);
         assert!(version("musl 1.2").is_none() && version("").is_none());
     }
 }

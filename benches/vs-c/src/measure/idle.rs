@@ -33,11 +33,11 @@ fn row<W: Make<Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
     Ok(Row {
         what,
         unit: "wake-ups/s",
-        before: None,
         target: Some(0.0),
         exact: true,
         figures,
         note: None,
+        shares: None,
         limit: Some(0.0),
     })
 }

@@ -114,7 +114,7 @@ fn pairs(
 
 fn row(what: String) -> Row {
     let figures = Figures::Pairs(Vec::new());
-    Row { what, unit: "µs", before: None, target: Some(1.02), exact: false, figures, note: None, limit: None }
+    Row { what, unit: "µs", target: Some(1.02), exact: false, figures, note: None, shares: None, limit: None }
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ const JOBS: &[(&str, &str)] = &[
     ("write", "an RDMA write posted and polled"),
     ("send", "a receive and a send posted and both polled"),
     ("write-batch", "32 RDMA writes posted in one call and polled in one, for each"),
-    ("send-batch", "32 receives and 32 sends posted and polled in one call each, for each pair"),
 ];
 
 /// A crate, and the jobs that it can do.
@@ -31,18 +30,17 @@ struct Peer {
 
 const PEERS: &[Peer] = &[
     Peer { name: "ibverbs", version: "0.9.2", jobs: &["send"], extended: false },
-    Peer { name: "rdma", version: "0.3.0", jobs: &["send", "send-batch"], extended: false },
-    Peer { name: "sideway", version: "0.4.3", jobs: &["write", "send", "write-batch", "send-batch"], extended: true },
+    Peer { name: "rdma-io", version: "0.0.2", jobs: &["write", "send"], extended: false },
+    Peer { name: "sideway", version: "0.4.3", jobs: &["write", "send", "write-batch"], extended: true },
 ];
 
 /// What is not in the table, and why; how the programs differ from those of cmid and C.
 pub(crate) const ABOUT: &str = "The jobs of the data path of the table above on other crates, each in a program of its own \
     (`benches/peers/`), in the same VM. Their QP is connected to itself, because not all of the crates have connection \
-    management: a receive and a send are of one QP, as for cmid and C, whose server sends each message back. ibverbs \
-    0.9.2 offers neither RDMA writes nor batches. rdma 0.3.0 cannot set the remote address of an RDMA write. ibverbs and \
-    rdma have only the classic calls. Posting is `unsafe` in all three, and of none an MR waits for what is in flight. \
-    sideway's classic CQ polls one completion at a time in the jobs without batches, because a poller that is dropped \
-    loses the rest. Instructions in user space, for each request or pair.";
+    management: a receive and a send are of one QP, as for cmid and C, whose server sends each message back. ibverbs 0.9.2 \
+    offers neither RDMA writes nor batches, rdma-io 0.0.2 no batches; both have only the classic calls. Of none does an MR wait \
+    for what is in flight. sideway's classic CQ polls one completion at a time in the jobs without batches. Instructions in \
+    user space, for each request or pair.";
 
 pub(crate) const TITLE: &str = "Against other crates";
 
@@ -103,11 +101,11 @@ fn row(job: &str, name: &str, figures: Vec<f64>) -> Row {
     Row {
         what: format!("{what}: {name}"),
         unit: "instructions",
-        before: None,
         target: None,
         exact: false,
         figures: Figures::Alone(figures),
         note: None,
+        shares: None,
         limit: None,
     }
 }

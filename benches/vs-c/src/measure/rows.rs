@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) unit: &'static str,
-    /// The ratio of the first version.
-    pub(crate) before: Option<&'static str>,
     /// The target of the ratio; without a comparison, of the figures.
     pub(crate) target: Option<f64>,
     /// Whether the figure is the same on every run, or nearly so.
     pub(crate) exact: bool,
     pub(crate) figures: Figures,
     pub(crate) note: Option<String>,
+    /// Where the instructions of both sides are executed.
+    pub(crate) shares: Option<String>,
     /// The check fails above this: the known ratio, and a little room.
     pub(crate) limit: Option<f64>,
 }
@@ -51,8 +51,9 @@ impl Row {
             Figures::Alone(figures) => format!("{figures:?}"),
         };
         let target = self.target.map(|target| format!(", target {target}")).unwrap_or_default();
-        let note = self.note.as_ref().map(|note| format!("\n    {note}")).unwrap_or_default();
-        format!("{}: {figures} {}{target}{note}", self.what, self.unit)
+        let notes: String =
+            [&self.shares, &self.note].into_iter().flatten().map(|note| format!("\n    {note}")).collect();
+        format!("{}: {figures} {}{target}{notes}", self.what, self.unit)
     }
 
     /// # Errors
@@ -68,10 +69,10 @@ impl Row {
         let mut row = json!({
             "what": self.what,
             "unit": self.unit,
-            "before": self.before,
             "target": self.target.map(|target| json!({ "at_most": target })),
             "exact": self.exact,
             "note": self.note,
+            "shares": self.shares,
         });
         let (key, figures) = match &self.figures {
             Figures::Pairs(pairs) => ("pairs", json!(pairs)),
@@ -96,7 +97,7 @@ mod tests {
 
     fn row(pairs: &[[f64; 2]], limit: f64) -> Row {
         let (what, figures) = (String::new(), Figures::Pairs(pairs.to_vec()));
-        Row { what, unit: "", before: None, target: None, exact: true, figures, note: None, limit: Some(limit) }
+        Row { what, unit: "", target: None, exact: true, figures, note: None, shares: None, limit: Some(limit) }
     }
 
     #[test]

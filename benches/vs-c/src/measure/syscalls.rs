@@ -111,15 +111,15 @@ fn of_connection(mut count: impl FnMut(u32) -> Result<Calls>) -> Result<BTreeMap
 
 fn row(what: &str, ours: &BTreeMap<String, f64>, theirs: &BTreeMap<String, f64>) -> Row {
     let total = |calls: &BTreeMap<String, f64>| calls.values().sum();
-    let note = format!("ours: {}; C: {}", list(ours), list(theirs));
+    let shares = format!("ours: {}; C: {}", list(ours), list(theirs));
     Row {
         what: format!("system calls: {what}"),
         unit: "system calls",
-        before: None,
         target: None,
         exact: false,
         figures: Figures::Pairs(vec![[total(ours), total(theirs)]]),
-        note: Some(note),
+        note: None,
+        shares: Some(shares),
         limit: None,
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn run<L: Env>(env: &L, count: u32, kernel: bool) -> Result<()> {
 }
 
 /// A few cycles on a fresh fixture.
-#[cfg(feature = "verbs-prebuilt")]
+#[cfg(feature = "verbs")]
 pub(crate) fn some<L: Env>(env: &L, count: u32) -> Result<()> {
     let mut fixture = Fixture::new(env, Acks::OnDelivery).map_err(observed)?;
     fixture.listen().map_err(observed)?;
@@ -61,7 +61,7 @@ pub(crate) fn some<L: Env>(env: &L, count: u32) -> Result<()> {
 }
 
 /// One connection without migrations.
-#[cfg(feature = "verbs-prebuilt")]
+#[cfg(feature = "verbs")]
 pub(crate) fn plain<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let rooms = Rooms { client: b.client.channel, server: b.server.channel };
     one(b, rooms, 1).map(drop)

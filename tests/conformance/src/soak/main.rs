@@ -9,7 +9,7 @@ mod dial;
 mod flood;
 mod listener;
 mod on;
-#[cfg(feature = "verbs-prebuilt")]
+#[cfg(feature = "verbs")]
 mod removal;
 mod usage;
 
@@ -73,7 +73,7 @@ enum Run {
         on: On,
     },
     /// Removes the RDMA device while ids are in every state, adds it again, and continues.
-    #[cfg(feature = "verbs-prebuilt")]
+    #[cfg(feature = "verbs")]
     Removal {
         #[command(flatten)]
         on: On,
@@ -96,11 +96,11 @@ macro_rules! on {
         match ($on.device, $on.driver) {
             (DeviceName::Sim, Driver::Mio) => $run(&SimEnv::<OnMio<_>>::new() $(, $argument)*),
             (DeviceName::Sim, Driver::Epoll) => $run(&SimEnv::<OnEpoll<_>>::new() $(, $argument)*),
-            #[cfg(feature = "verbs-prebuilt")]
+            #[cfg(feature = "verbs")]
             (DeviceName::Verbs, Driver::Mio) => $run(&cmid_harness::VerbsEnv::<OnMio<_>>::new() $(, $argument)*),
-            #[cfg(feature = "verbs-prebuilt")]
+            #[cfg(feature = "verbs")]
             (DeviceName::Verbs, Driver::Epoll) => $run(&cmid_harness::VerbsEnv::<OnEpoll<_>>::new() $(, $argument)*),
-            #[cfg(not(feature = "verbs-prebuilt"))]
+            #[cfg(not(feature = "verbs"))]
             (DeviceName::Verbs, Driver::Mio | Driver::Epoll) => {
                 anyhow::bail!("this soak was built without the feature `verbs`")
             }
@@ -123,7 +123,7 @@ fn run(run: Run) -> Result<()> {
             on!(On { driver: Driver::Epoll, device }, flood::run, peers, backlog)
         }
         Run::Dial { address, connections, on } => on!(on, dial::run, address, connections),
-        #[cfg(feature = "verbs-prebuilt")]
+        #[cfg(feature = "verbs")]
         Run::Removal { on } => match on.driver {
             Driver::Mio => removal::run(&cmid_harness::VerbsEnv::<OnMio<_>>::new()),
             Driver::Epoll => removal::run(&cmid_harness::VerbsEnv::<OnEpoll<_>>::new()),

@@ -1,0 +1,92 @@
+//! Answers of a core in words. They are built from public methods, so they do not depend on its implementation.
+
+use cmid_proto::{Admission, Call, Core, Event, Fault, IdKey, ReceivedParam};
+
+use crate::bytes::Bytes;
+
+/// A core in numbers.
+pub(crate) fn summary(core: &Core) -> String {
+    let work = if core.has_work() { ", work" } else { "" };
+    format!("{}{work}, activity {}", core.summary(), core.activity())
+}
+
+/// All observable state of a core, including its pending output.
+pub(crate) fn snapshot(core: &Core) -> String {
+    // Polling changes the core, so this polls a copy.
+    let mut copy = core.clone();
+    let mut parts: Vec<_> = core.ids().map(|key| format!("{key}: {}", id(core, key))).collect();
+    let to_read: Vec<_> = std::iter::from_fn(|| copy.poll_readable()).collect();
+    for key in core.channels() {
+        let events: Vec<_> = std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it)).collect();
+        parts.push(if events.is_empty() { key.to_string() } else { format!("{key}: {}", events.join(" and ")) });
+    }
+    parts.extend(to_read.into_iter().map(|channel| format!("to be read: {channel}")));
+    parts.push(summary(core));
+    parts.join("; ")
+}
+
+/// An id in one line.
+fn id(core: &Core, key: IdKey) -> String {
+    let mut parts = vec![core.state(key).map_or("gone", |state| state.name()).to_owned()];
+    let info = core.id_info(key);
+    parts.extend(info.map(|it| it.port_space.to_string()));
+    if let Some(home) = core.channel(key) {
+        parts.push(format!("on {home}"));
+        let device = core.device_channel(key).filter(|&channel| channel != home);
+        parts.extend(device.map(|channel| format!("reported on {channel}")));
+    }
+    if let Some(info) = info {
+        parts.extend(info.is_sync.then(|| "synchronous".into()));
+        parts.extend(info.has_qp.then(|| "with a QP".into()));
+        parts.extend((info.owed > 0).then(|| format!("{} acks owed", info.owed)));
+        parts.extend(info.sync_open.map(|request_kind| format!("{request_kind} is open")));
+    }
+    parts.extend(core.sync_result(key).map(|result| match result {
+        Ok(()) => "the last request succeeded".into(),
+        Err(errno) => format!("the last request failed with {errno}"),
+    }));
+    parts.extend(core.sync_event(key).map(|ended| format!("ended by {}", event(&ended))));
+    parts.join(", ")
+}
+
+/// An event in one line, with all its fields.
+pub(crate) fn event(event: &Event) -> String {
+    let Event { id, listener, kind, status, param, datagram, group, private_data, ack_token } = event;
+    let mut parts = vec![format!("{kind} on {id}")];
+    parts.extend(listener.map(|listener| format!("from {listener}")));
+    parts.extend(group.map(|group| format!("of {group}")));
+    parts.extend((*status != 0).then(|| format!("status {status}")));
+    if *param != ReceivedParam::default() {
+        let it = **param;
+        let (flow, srq) = (u8::from(it.flow_control), u8::from(it.srq));
+        parts.push(format!("depths {} and {}", it.responder_resources, it.initiator_depth));
+        parts.push(format!("retries {} and {}", it.retry_count, it.rnr_retry_count));
+        parts.push(format!("flow control {flow}, srq {srq}, QP {:#x}", it.qp_num));
+    }
+    parts.extend(datagram.map(|datagram| format!("{datagram:?}")));
+    parts.extend((!private_data.is_empty()).then(|| format!("data {}", Bytes::from(&**private_data))));
+    parts.extend(ack_token.as_ref().map(|ack_token| format!("to be acked for {}", ack_token.owner())));
+    parts.join(", ")
+}
+
+/// A call, with all its arguments.
+pub(crate) fn call(call: &Call, private_data: &[u8]) -> String {
+    let data = if private_data.is_empty() { String::new() } else { format!(", data {}", Bytes::from(private_data)) };
+    format!("{call:?}{data}")
+}
+
+/// The result of a raw event.
+pub(crate) fn admission(result: &Result<Admission, Fault>) -> String {
+    match result {
+        Ok(Admission::Known) => "known".into(),
+        Ok(Admission::Child(id)) => format!("child {id}"),
+        Ok(Admission::Late) => "late".into(),
+        Ok(Admission::Stray) => "stray".into(),
+        Err(fault) => format!("fault: {fault}"),
+    }
+}
+
+/// The name of an id's state; `None` if the id does not exist.
+pub(crate) fn state(core: &Core, id: IdKey) -> Option<String> {
+    core.state(id).map(|state| state.name().to_owned())
+}
