@@ -6,20 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use cmid_softroce::{Error, Kernel, Options, Transport};
+use cmid_softroce::{Kernel, Options, Transport};
 
 /// Runs a command in a machine, or in each of several on one wire. A status other than 0 is an error.
 pub(crate) fn run(machines: &[Options], command: &[OsString]) -> Result<()> {
-    let status = status(machines, command)?;
+    let status = cmid_softroce::run(machines, command)?;
     ensure!(status == 0, "in the VM: exit status {status}");
     Ok(())
-}
-
-fn status(machines: &[Options], command: &[OsString]) -> Result<u8, Error> {
-    match machines {
-        [one] => cmid_softroce::run(one, command),
-        several => cmid_softroce::run_machines(several, command),
-    }
 }
 
 /// The arguments of `cargo xtask softroce`.
@@ -69,7 +62,7 @@ pub(crate) fn softroce(arguments: &Arguments) -> u8 {
     };
     let kernels = arguments.kernel.iter().cycle();
     let machines: Vec<_> = kernels.take(arguments.machines.into()).map(options).collect();
-    status(&machines, &arguments.command).unwrap_or_else(|error| {
+    cmid_softroce::run(&machines, &arguments.command).unwrap_or_else(|error| {
         eprintln!("softroce: {error}");
         error.exit_status()
     })

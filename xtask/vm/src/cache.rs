@@ -36,11 +36,8 @@ pub fn cache_directory() -> Result<PathBuf, Error> {
 }
 
 /// Takes the lock of that name in this directory. It is released when the file is dropped, or when its process dies.
-///
-/// # Errors
-///
-/// The file cannot be made, another process holds it for an hour, or a signal has arrived.
-pub fn lock(cache: &Path, name: &str) -> Result<File, Error> {
+/// Fails if the file cannot be made, another process holds it for an hour, or a signal has arrived.
+pub(crate) fn lock(cache: &Path, name: &str) -> Result<File, Error> {
     let path = cache.join(format!("{name}.lock"));
     let file = File::create(&path).about_file(&path)?;
     let deadline = Instant::now() + LOCK_LIMIT;

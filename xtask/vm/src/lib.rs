@@ -21,7 +21,7 @@
 //! | `rxe1` | `veth1` | 10.98.0.1, fd98::1 (a link to rxe2: packets can be lost or delayed with `tc`) |
 //! | `rxe2` | `veth2` | 10.98.0.2, fd98::2 |
 //! | none | `dummy1` | 172.16.0.1 |
-//! | `rxe3` | `eth0` | 10.97.0.N, fd97::N; only in machine N of several ([`run_machines`], [`Machines`]) |
+//! | `rxe3` | `eth0` | 10.97.0.N, fd97::N; only in machine N of several ([`run`], [`Machines`]) |
 //!
 //! With [`Transport::Siw`] the devices are called `siw0` to `siw3` and have iWARP's transport.
 //!
@@ -66,49 +66,10 @@ mod tool;
 mod transport;
 mod wire;
 
-pub use cache::{cache_directory, lock};
+pub use cache::cache_directory;
 pub use error::Error;
 pub use kernel::Kernel;
 pub use machines::Machines;
 pub use options::Options;
 pub use transport::Transport;
-pub use wire::run_machines;
-
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-};
-
-/// Installs and downloads what a run on this kernel needs, so that [`run`] itself starts at once.
-///
-/// # Errors
-///
-/// See [`Error`].
-pub fn prepare(kernel: Kernel) -> Result<(), Error> {
-    let _signals = interrupt::Watch::begin()?;
-    session::prepare(kernel).map(|_| ())
-}
-
-/// Runs a command in the guest. Its output goes to this process's output. Returns its exit status.
-///
-/// # Errors
-///
-/// See [`Error`]: the command did not end by itself.
-pub fn run(options: &Options, command: &[OsString]) -> Result<u8, Error> {
-    run_into(options, command, Box::new(io::stdout()), Box::new(io::stderr()))
-}
-
-/// Like [`run`], but writes the command's standard output and standard error to these writers.
-///
-/// # Errors
-///
-/// See [`Error`]. The run ends if a writer fails.
-pub fn run_into(
-    options: &Options,
-    command: &[OsString],
-    stdout: Box<dyn Write + Send>,
-    stderr: Box<dyn Write + Send>,
-) -> Result<u8, Error> {
-    let _signals = interrupt::Watch::begin()?;
-    session::run(options, None, command, stdout, stderr)
-}
+pub use wire::run;

@@ -21,7 +21,7 @@ const DISK: u64 = 64 << 20;
 
 /// Machines on one wire that run a command, each with a disk at `/disk`. Their power and their links can be cut.
 ///
-/// A machine has what [`crate::run_machines`] describes. A power cut ends QEMU: what the guest has not written to its
+/// A machine has what [`crate::run`] describes. A power cut ends QEMU: what the guest has not written to its
 /// disk is lost. The disks are removed when this is dropped.
 pub struct Machines {
     options: Options,

@@ -1,4 +1,4 @@
-//! Several machines on one wire.
+//! Commands in a machine, and in several on one wire.
 
 use crate::{
     Options,
@@ -14,24 +14,26 @@ use std::{
     thread,
 };
 
-/// Runs a command in each of several machines at the same time, one for each of the options, on one wire. The variable
-/// `CMID_MACHINE` is the number of the machine, from 1 on. Each line of output begins with this number.
+/// Runs a command in a machine, or in each of several at the same time, one for each of the options, on one wire. Its
+/// output goes to this process's output. Returns its exit status.
 ///
-/// A machine with the number N has a device `rxe3` on `eth0`, with the addresses 10.97.0.N and fd97::N.
-///
+/// With several machines the variable `CMID_MACHINE` is the number of the machine, from 1 on, and each line of output
+/// begins with it. A machine with the number N has a device `rxe3` on `eth0`, with the addresses 10.97.0.N and fd97::N.
 /// A machine stops when its command has ended. Returns when all have: the first status, in the order of the machines,
 /// that is not 0.
 ///
 /// # Errors
 ///
-/// See [`Error`]: the first of a machine, in their order.
-pub fn run_machines(options: &[Options], command: &[OsString]) -> Result<u8, Error> {
+/// See [`Error`]: the command did not end by itself. The first of a machine, in their order.
+pub fn run(machines: &[Options], command: &[OsString]) -> Result<u8, Error> {
     let _signals = interrupt::Watch::begin()?;
-    let count = u8::try_from(options.len()).unwrap_or(u8::MAX);
-    if count > Segment::MOST {
+    if let [one] = machines {
+        return session::run(one, None, command, Box::new(io::stdout()), Box::new(io::stderr()));
+    }
+    if machines.len() > Segment::MOST.into() {
         return Err(Error::Usage(format!("more than {} machines", Segment::MOST)));
     }
-    for options in options {
+    for options in machines {
         session::prepare(options.kernel)?;
     }
     let port = free_port().about("a port for the wire")?;
@@ -43,8 +45,8 @@ pub fn run_machines(options: &[Options], command: &[OsString]) -> Result<u8, Err
         session::run(&options, Some(&wire), command, stdout, Box::new(Numbered::new(machine, io::stderr())))
     };
     let statuses: Vec<_> = thread::scope(|scope| {
-        let machines: Vec<_> = options.iter().zip(1..).map(|each| scope.spawn(move || run(each))).collect();
-        machines.into_iter().map(thread::ScopedJoinHandle::join).collect()
+        let running: Vec<_> = machines.iter().zip(1..).map(|each| scope.spawn(move || run(each))).collect();
+        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     for status in statuses {
         let status = status.unwrap_or_else(|_| Err(Error::Unexpected("a thread panicked".to_owned())))?;
@@ -136,6 +138,6 @@ mod tests {
     #[test]
     fn a_wire_has_room_for_some_machines() {
         let many = vec![Options::default(); 10];
-        assert!(matches!(run_machines(&many, &["true".into()]), Err(Error::Usage(_))));
+        assert!(matches!(run(&many, &["true".into()]), Err(Error::Usage(_))));
     }
 }
