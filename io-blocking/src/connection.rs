@@ -13,9 +13,10 @@ use cmid_proto::{
 };
 
 use crate::cancel::Canceller;
-use crate::driver::{Blocking, Ready, WaitFor};
+use crate::driver::Blocking;
 use crate::endpoint::set;
 use crate::error::Error;
+use crate::wait::{Ready, WaitFor};
 
 /// Options of a connect or accept.
 #[derive(Clone, Debug)]
@@ -112,7 +113,8 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         let mut dial = Dial::start_on(driver.drive(), id, &to, deadline)?;
         let mut attach = Some(attach);
         let connected = driver.shake_hands(id, |drive| {
-            dial.poll(drive, |drive, id| attach_with(drive, id, options.ece, attach.take()))
+            let connected = dial.poll(drive, |drive, id| attach_with(drive, id, options.ece, attach.take()))?;
+            Ok(connected)
         })?;
         Ok(Connection::of(driver, connected))
     }

@@ -13,9 +13,10 @@ use cmid_proto::{
 
 use crate::cancel::Canceller;
 use crate::connection::{Connection, Options, attach_with, canceller};
-use crate::driver::{Blocking, Ready};
+use crate::driver::Blocking;
 use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
+use crate::wait::Ready;
 
 /// Limit of requests that a listener has read from the kernel and the application has not taken.
 const WAITING: u32 = 1024;
@@ -228,7 +229,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
         let mut serve = request.accept(drive, options.param, options.private_data, deadline, |drive, id| {
             attach_with(drive, id, options.ece, Some(attach))
         })?;
-        let connected = driver.shake_hands(id, |drive| serve.poll(drive))?;
+        let connected = driver.shake_hands(id, |drive| Ok(serve.poll(drive)?))?;
         Ok(Connection::of(driver, connected))
     }
 

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, PortSpace, RawEvent, RefuseReason, Request,
-    RequestKind, State, Time,
+    Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, cm, group_addr, raw, to};
+use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, to};
 
 #[test]
 fn only_a_bind_to_the_address_of_an_interface_gives_a_device() {
@@ -142,50 +141,17 @@ fn an_accept_without_a_qp_names_a_qp_number() {
 }
 
 #[test]
-fn what_the_core_made_is_not_to_be_acked() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(here));
-    fixture.does(id, BIND);
-    let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
-    fixture.all_well();
-    fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
-    let joined = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
-    fixture.submit(id, Request::Leave { group }).unwrap();
-    fixture.acks(joined);
-    fixture.all_well();
-    assert!(fixture.expect_event(here, id, EventKind::Left).ack_token.is_none());
-    for last in [EventKind::Migrated, EventKind::Destroyed] {
-        let event = fixture.owes(here, id);
-        let request = if last == EventKind::Migrated { to(here) } else { Request::Destroy };
-        fixture.submit(id, request).unwrap();
-        fixture.acks(event);
-        fixture.all_well();
-        assert!(fixture.expect_event(here, id, last).ack_token.is_none(), "{last:?}");
-    }
-    fixture.ends(&[], &[here, there]);
-}
-
-#[test]
-fn the_end_of_a_synchronous_request_is_news() {
-    let mut fixture = CoreFixture::new();
-    let id = fixture.id(None);
-    fixture.does(id, RESOLVE);
-    let before = fixture.core.activity();
-    assert_eq!(fixture.core.sync_result(id), None);
-    fixture.report(id, CmEvent::AddrResolved);
-    assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
-    assert_ne!(fixture.core.activity(), before, "whoever waits for it has not looked at it");
-    fixture.does(id, Request::Destroy);
-}
-
-#[test]
-fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
+fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named_and_its_end_is_news() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
     assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), None);
     fixture.does(id, RESOLVE);
     assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), Some(RequestKind::ResolveAddr));
+    let before = fixture.core.activity();
+    assert_eq!(fixture.core.sync_result(id), None);
     fixture.report(id, CmEvent::AddrResolved);
+    assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
+    assert_ne!(fixture.core.activity(), before, "whoever waits for it has not looked at it");
     assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), None);
     fixture.does(id, Request::Destroy);
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Admission, Call, ChannelKey, CmEvent, Core, Errno, EventKind, IdKey, PortSpace, RefuseReason, Refused,
-    Request, RequestKind, State,
+    Acks, Admission, Call, ChannelKey, CmEvent, Core, Errno, EventKind, IdKey, PortSpace, RawEvent, RefuseReason,
+    Refused, Request, RequestKind, State,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, SOON, TO_SYNC, accept, cm, raw, to};
@@ -126,6 +126,36 @@ fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
         assert_eq!((fixture.state(child), fixture.core.device_channel(child)), (accepted, Some(here)));
         fixture.ends(&[child, listener], &[here]);
     }
+}
+
+/// Its listener has moved meanwhile: it is moved to where its request was delivered.
+#[test]
+fn an_accept_whose_migration_fails_moves_the_id_to_where_its_listener_was_by_then() {
+    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
+    let listener = fixture.in_state(here, State::Listening);
+    let device_channel = fixture.core.device_channel(listener).unwrap();
+    let child = fixture.report_request(listener);
+    fixture.does(listener, to(there));
+    fixture.sees(there, child, cm(CmEvent::ConnectRequest));
+    fixture.fails(child, accept(), "migrate_id", Errno::ENOMEM);
+    fixture.submit(child, accept()).unwrap();
+    let call = fixture.takes_call("migrate_id");
+    assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: there });
+    fixture.all_well();
+    assert_eq!(fixture.channels_of(child), (Some(there), Some(there)));
+    fixture.ends(&[child, listener], &[here, there]);
+}
+
+/// A device that reports a request on a channel that is not its listener's.
+#[test]
+fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
+    let (mut fixture, elsewhere) = CoreFixture::on(Acks::OnDelivery);
+    let listener = fixture.id(None);
+    fixture.does(listener, LISTEN);
+    let child = fixture.core.wants_event(elsewhere).unwrap();
+    let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
+    fixture.report_on(elsewhere, request);
+    fixture.refuses(child, accept(), RefuseReason::OnListenersChannel);
 }
 
 #[test]

@@ -74,16 +74,21 @@ fn a_migration_that_is_due_waits_for_the_ack_of_what_is_taken_before_its_call() 
 
 #[test]
 fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
-    let held = fixture.owes(here, id);
-    fixture.submit(id, to(there)).unwrap();
-    fixture.closes(there).unwrap();
-    fixture.all_well();
-    fixture.acks(held);
-    fixture.no_call();
-    assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::EBADF));
-    fixture.ends(&[id], &[here]);
+    for state in [State::Connected, State::Listening] {
+        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
+        let id = fixture.in_state(here, state);
+        let before = fixture.channels_of(id);
+        fixture.report_on(before.1.unwrap(), raw(id, CmEvent::AddrChange, 0));
+        let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+        fixture.submit(id, to(there)).unwrap();
+        fixture.closes(there).unwrap();
+        fixture.all_well();
+        fixture.acks(held);
+        fixture.no_call();
+        assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::EBADF));
+        assert_eq!(fixture.channels_of(id), before);
+        fixture.ends(&[id], &[here]);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The life of an id that connects.
 
-use cmid_proto::{Acks, Admission, Call, CmEvent, ConnParam, Errno, RefuseReason, Request, State, Time};
+use cmid_proto::{Acks, Admission, Call, CmEvent, ConnParam, Errno, RefuseReason, Request, State};
 
 use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, addr, cm, connect, param};
 
@@ -110,29 +110,6 @@ fn the_guards_refuse_what_the_table_leaves_open() {
 }
 
 #[test]
-fn two_ids_on_one_channel_keep_the_order_of_the_device() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let (one, two) = (fixture.id(Some(channel)), fixture.id(Some(channel)));
-    fixture.does(one, RESOLVE);
-    fixture.does(two, RESOLVE);
-    fixture.report(two, CmEvent::AddrResolved);
-    fixture.report(one, CmEvent::AddrResolved);
-    fixture.report(two, CmEvent::AddrChange);
-    fixture.sees(channel, two, cm(CmEvent::AddrResolved));
-    fixture.does(two, Request::ResolveRoute);
-    fixture.sees(channel, one, cm(CmEvent::AddrResolved));
-    fixture.report(two, CmEvent::RouteResolved);
-    fixture.sees(channel, two, cm(CmEvent::AddrChange));
-    // A destroy discards the undelivered events of its id and no others.
-    fixture.report(one, CmEvent::AddrChange);
-    fixture.does(two, Request::Destroy);
-    fixture.sees(channel, one, cm(CmEvent::AddrChange));
-    fixture.no_event(channel);
-    assert_eq!(fixture.core.summary().counters.discarded, 1);
-    fixture.ends(&[one], &[channel]);
-}
-
-#[test]
 fn a_removed_device_ends_everything_but_the_destroy() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
@@ -140,18 +117,6 @@ fn a_removed_device_ends_everything_but_the_destroy() {
     assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
     assert!(fixture.submit(id, Request::Disconnect).is_err());
     assert_eq!(fixture.core.poll_timeout(), None);
-    fixture.ends(&[id], &[channel]);
-}
-
-#[test]
-fn a_bind_to_the_wildcard_gives_no_device() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
-    fixture.does_until(id, Request::Bind { addr: "0.0.0.0:0".parse().unwrap() }, Time::NEVER);
-    assert!(fixture.submit(id, Request::AttachQp).unwrap_err().to_string().ends_with("not bound to a device"));
-    fixture.does(id, RESOLVE);
-    fixture.report_and_take(id, CmEvent::AddrResolved);
-    fixture.does(id, Request::AttachQp);
     fixture.ends(&[id], &[channel]);
 }
 

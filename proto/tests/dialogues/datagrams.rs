@@ -2,8 +2,8 @@
 
 use cmid_proto::datapath::AhAttr;
 use cmid_proto::{
-    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, Fault, IdKey, PortSpace,
-    RawEvent, RefuseReason, Request, RequestKind, Service, State,
+    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, IdKey, PortSpace, RawEvent,
+    RefuseReason, Request, RequestKind, Service, State,
 };
 
 use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, SOON, TO_SYNC, accept, cm, connect, param, raw};
@@ -122,21 +122,6 @@ fn a_lookup_that_is_not_answered_or_is_rejected_fails() {
             }
             assert_eq!(fixture.state(id), State::Failed);
             fixture.ends(&[id], &[channel]);
-        }
-    }
-}
-
-#[test]
-fn an_event_of_connections_is_a_fault() {
-    for state in [State::SidrReqSent, State::SidrResolved] {
-        let kinds = [CmEvent::Rejected, CmEvent::ConnectResponse, CmEvent::Disconnected, CmEvent::TimewaitExit];
-        for event in kinds.into_iter().chain([CmEvent::ConnectError]) {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, state);
-            let fault = fixture.core.handle_event(channel, raw(id, event, 0)).unwrap_err();
-            assert_eq!(fault, Fault::Event { id, state, event });
-            fixture.core.check();
-            fixture.no_event(channel);
         }
     }
 }

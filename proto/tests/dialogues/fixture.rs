@@ -202,12 +202,7 @@ impl CoreFixture {
     /// Makes the calls with known outcomes on a copy of the core.
     fn play<'o>(&self, open: &'o Open) -> (Core, NextCall<'o>) {
         let mut core = self.core.clone();
-        let mut flow = Flow::Next(open.start.begin(&mut core, self.now).unwrap().expect("it is due"));
-        for &outcome in &open.outcomes {
-            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
-            flow = begun.end(outcome);
-        }
-        let next = match flow {
+        let next = match open.start.after(&mut core, self.now, &open.outcomes) {
             Flow::Next(begun) => Ok((begun.call().expect("a call"), begun.private_data())),
             Flow::Done(result) => Err(result),
         };

@@ -63,14 +63,8 @@ fn a_request_that_is_there_already_ends_the_wait_at_once_and_in_order() {
 }
 
 #[test]
-fn what_does_not_listen_or_is_not_synchronous_is_refused() {
+fn a_listener_that_is_not_synchronous_or_waits_already_is_refused() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    for state in State::ALL.into_iter().filter(|&state| state != State::Listening) {
-        let mut fixture = fixture.clone();
-        let id = fixture.in_state(channel, state);
-        let reason = if state == State::Removed { RefuseReason::DeviceGone } else { RefuseReason::WrongState };
-        fixture.refuses(id, NEXT, reason);
-    }
     let id = fixture.in_state(channel, State::Listening);
     assert_eq!(fixture.refuses(id, NEXT, RefuseReason::NotSync).errno(), Errno::EINVAL);
     fixture.does(id, TO_SYNC);
@@ -201,6 +195,19 @@ fn the_id_of_a_request_becomes_synchronous_itself_and_goes_elsewhere() {
     assert_eq!(two.core.sync_result(child), Some(Ok(())));
     two.ends(&[child], &[]);
     one.ends(&[id], &[]);
+}
+
+#[test]
+fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_moves() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let (id, _) = listener(&mut fixture);
+    let child = fixture.report_request(id);
+    fixture.does(child, TO_SYNC);
+    let home = fixture.core.channel(child);
+    fixture.does(id, to(channel));
+    assert_eq!((fixture.is_sync(child), fixture.core.channel(child)), (true, home));
+    assert_eq!(fixture.core.channel(id), Some(channel));
+    fixture.ends(&[child, id], &[channel]);
 }
 
 #[test]

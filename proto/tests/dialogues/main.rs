@@ -9,7 +9,6 @@ mod channels;
 mod datagrams;
 mod deadlines;
 mod destroy_now;
-mod drive;
 mod endings;
 mod fixture;
 mod flood;

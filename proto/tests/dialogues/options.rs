@@ -89,43 +89,6 @@ fn a_value_that_does_not_fit_its_field_is_refused() {
 }
 
 #[test]
-fn an_option_that_comes_too_late_is_refused_as_sent() {
-    let timeout = Request::SetOption { option: CmOption::AckTimeout(14) };
-    for (request, in_time) in [
-        (TOS, &[State::Idle, State::Bound, State::AddrResolving, State::AddrResolved][..]),
-        (
-            timeout,
-            &[
-                State::Idle,
-                State::Bound,
-                State::AddrResolving,
-                State::AddrResolved,
-                State::RouteResolving,
-                State::RouteResolved,
-                State::Connecting,
-                State::Responded,
-                State::Requested,
-            ],
-        ),
-    ] {
-        for state in State::ALL {
-            let lookup = matches!(state, State::SidrReqSent | State::SidrReqReceived | State::SidrResolved);
-            if lookup || matches!(state, State::Removed | State::Destroying) {
-                continue;
-            }
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, state);
-            if in_time.contains(&state) {
-                fixture.does(id, request);
-            } else {
-                let refused = fixture.refuses(id, request, RefuseReason::AlreadySent);
-                assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
-            }
-        }
-    }
-}
-
-#[test]
 fn on_iwarp_the_connect_takes_the_type_of_service() {
     for state in [State::RouteResolving, State::RouteResolved] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);

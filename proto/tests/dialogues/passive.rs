@@ -21,15 +21,6 @@ fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
 }
 
 #[test]
-fn the_disconnect_may_overtake_the_confirmation() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let child = fixture.in_state(channel, State::Accepting);
-    fixture.report_and_take(child, CmEvent::Disconnected);
-    assert_eq!(fixture.report(child, CmEvent::Established), Admission::Late);
-    assert_eq!(fixture.state(child), State::PeerClosed);
-}
-
-#[test]
 fn a_destroyed_listener_takes_its_undelivered_requests_along_and_leaves_the_others() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, seen) = fixture.requested(channel);

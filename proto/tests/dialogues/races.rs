@@ -24,27 +24,6 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
 }
 
 #[test]
-fn a_time_wait_may_end_before_the_peer_is_answered() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::PeerClosed);
-    fixture.report_and_take(id, CmEvent::TimewaitExit);
-    assert_eq!(fixture.state(id), State::Closed);
-    fixture.does(id, Request::Disconnect);
-    assert_eq!(fixture.state(id), State::Closed, "harmless");
-    fixture.ends(&[id], &[channel]);
-}
-
-#[test]
-fn a_disconnect_that_the_peer_never_answers_ends_with_its_status() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Disconnecting);
-    fixture.report_status(id, CmEvent::Disconnected, -110);
-    assert_eq!(fixture.sees(channel, id, cm(CmEvent::Disconnected)).result(), Err(Errno::ETIMEDOUT));
-    assert_eq!(fixture.state(id), State::TimeWait);
-    fixture.ends(&[id], &[channel]);
-}
-
-#[test]
 fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
     for from in [State::Requested, State::SidrReqReceived] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
@@ -56,16 +35,6 @@ fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
         assert_eq!(failure.state, State::Failed);
         fixture.does(id, Request::Destroy);
     }
-}
-
-#[test]
-fn an_accept_that_comes_after_the_client_gave_up_ends_unreachable() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Accepting);
-    fixture.report_status(id, CmEvent::Unreachable, -110);
-    assert_eq!(fixture.sees(channel, id, cm(CmEvent::Unreachable)).result(), Err(Errno::ETIMEDOUT));
-    assert_eq!(fixture.state(id), State::Failed);
-    assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
 }
 
 #[test]
@@ -136,60 +105,12 @@ fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
 }
 
 #[test]
-fn without_a_qp_the_peer_may_go_between_its_answer_and_the_confirmation() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Responded);
-    fixture.report_status(id, CmEvent::Rejected, 28);
-    fixture.sees(channel, id, cm(CmEvent::Rejected));
-    assert_eq!(fixture.state(id), State::Failed);
-    fixture.refuses(id, Request::Establish, RefuseReason::WrongState);
-    fixture.ends(&[id], &[channel]);
-}
-
-#[test]
 fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Responded);
     let failure = fixture.fails(id, Request::Establish, "establish", Errno::EINVAL);
     assert_eq!(failure.state, State::Responded);
     fixture.does(id, Request::Establish);
-    fixture.ends(&[id], &[channel]);
-}
-
-#[test]
-fn a_changed_link_address_is_reported_each_time_and_ends_no_connection() {
-    for state in [
-        State::AddrResolved,
-        State::RouteResolving,
-        State::RouteResolved,
-        State::Responded,
-        State::Connected,
-        State::Disconnecting,
-        State::PeerClosed,
-        State::TimeWait,
-        State::Closed,
-    ] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, state);
-        for _ in 0..2 {
-            fixture.report_status(id, CmEvent::Unreachable, -110);
-            fixture.sees(channel, id, cm(CmEvent::Unreachable));
-            assert_eq!(fixture.state(id), state);
-        }
-        fixture.ends(&[id], &[channel]);
-    }
-}
-
-#[test]
-fn an_attempt_that_was_given_up_as_unreachable_is_over_whatever_comes() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connecting);
-    fixture.report_status(id, CmEvent::Unreachable, -110);
-    fixture.sees(channel, id, cm(CmEvent::Unreachable));
-    for late in [CmEvent::Established, CmEvent::ConnectResponse, CmEvent::Disconnected, CmEvent::TimewaitExit] {
-        assert_eq!(fixture.report(id, late), Admission::Late);
-    }
-    assert_eq!(fixture.state(id), State::Failed);
     fixture.ends(&[id], &[channel]);
 }
 
@@ -211,4 +132,69 @@ fn a_destroyed_id_takes_its_unread_events_along_and_leaves_the_others_in_order()
     fixture.acks(read);
     assert_eq!(fixture.core.summary().counters.discarded, 3);
     fixture.ends(&ids, &[channel]);
+}
+
+#[test]
+fn events_that_are_early_repeated_or_late_lead_where_the_kernel_is() {
+    use CmEvent::{ConnectResponse, Disconnected, Established, Rejected, TimewaitExit, Unreachable};
+    const LATE: Option<State> = None;
+    let timed_out = Err(Errno::ETIMEDOUT);
+    type Comes = (CmEvent, i32, Result<(), Errno>, Option<State>);
+    let well = |kind, state| (kind, 0, Ok(()), state);
+    let gone = |state| (Unreachable, -110, timed_out, Some(state));
+    let refused = (Rejected, 28, Err(Errno::ECONNREFUSED), Some(State::Failed));
+    let mut cases: Vec<(&str, State, Vec<Comes>)> = vec![
+        (
+            "a time wait ends before the peer is answered",
+            State::PeerClosed,
+            vec![well(TimewaitExit, Some(State::Closed))],
+        ),
+        (
+            "the peer never answers a disconnect",
+            State::Disconnecting,
+            vec![(Disconnected, -110, timed_out, Some(State::TimeWait))],
+        ),
+        ("the client gave up before the accept", State::Accepting, vec![gone(State::Failed), well(Established, LATE)]),
+        (
+            "the disconnect overtakes the confirmation",
+            State::Accepting,
+            vec![well(Disconnected, Some(State::PeerClosed)), well(Established, LATE)],
+        ),
+        ("the peer goes between its answer and the confirmation", State::Responded, vec![refused]),
+        (
+            "an attempt that was given up is over whatever comes",
+            State::Connecting,
+            vec![
+                gone(State::Failed),
+                well(Established, LATE),
+                well(ConnectResponse, LATE),
+                well(Disconnected, LATE),
+                well(TimewaitExit, LATE),
+            ],
+        ),
+    ];
+    // From the neighbour table.
+    for state in State::ALL.into_iter().filter(|&state| state.index() >= State::AddrResolved.index()) {
+        let has_peer = !matches!(state, State::Connecting | State::Requested | State::Accepting | State::Failed)
+            && !matches!(state, State::SidrReqSent | State::SidrReqReceived | State::SidrResolved)
+            && !matches!(state, State::Listening | State::Removed | State::Destroying);
+        if has_peer {
+            cases.push(("a changed link address is reported each time", state, vec![gone(state), gone(state)]));
+        }
+    }
+    for (what, from, events) in cases {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, from);
+        for (kind, status, result, state) in events {
+            let before = fixture.state(id);
+            let admission = fixture.report_status(id, kind, status);
+            assert_eq!(admission == Admission::Known, state.is_some(), "{what}, from {from}: {kind}");
+            assert_eq!(fixture.state(id), state.unwrap_or(before), "{what}, from {from}: {kind}");
+            if state.is_some() {
+                assert_eq!(fixture.sees(channel, id, cm(kind)).result(), result, "{what}, from {from}: {kind}");
+            }
+        }
+        fixture.does(id, Request::Destroy);
+        fixture.no_event(channel);
+    }
 }

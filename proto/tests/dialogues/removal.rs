@@ -1,9 +1,6 @@
 //! Device removal in every state and during every operation.
 
-use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, CmOption, Errno, EventKind, IdKey, RefuseReason, Request, RequestKind, State,
-    table,
-};
+use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, Request, RequestKind, State, table};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, raw, to};
 
@@ -34,20 +31,6 @@ fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
     fixture.no_event(on);
     fixture.does(id, Request::Destroy);
     assert_eq!(fixture.core.state(id), None);
-}
-
-#[test]
-fn every_state_ends_removed() {
-    for state in living() {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, state);
-        fixture.report(id, GONE);
-        assert_eq!(fixture.state(id), State::Removed);
-        let option = Request::SetOption { option: CmOption::ReuseAddr(true) };
-        fixture.refuses(id, option, RefuseReason::DeviceGone);
-        fixture.sees(channel, id, cm(GONE));
-        is_over(&mut fixture, id, channel);
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What an application can ask of a core, and what follows, each up to its first call.
 
-use cmid_proto::{Acks, Begun, ChannelKey, Core, IdKey, PortSpace, Refused, Request, Time};
+use cmid_proto::{Acks, Begun, ChannelKey, Core, Flow, IdKey, Outcome, PortSpace, Refused, Request, Time};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
@@ -25,5 +25,15 @@ impl Start {
             Start::Following => core.next(),
             Start::Child => core.next_child(),
         })
+    }
+
+    /// Begins it, and makes the first calls with these outcomes.
+    pub(crate) fn after<'c, 's>(&'s self, core: &'c mut Core, now: Time, outcomes: &[Outcome]) -> Flow<'c, 's> {
+        let mut flow = Flow::Next(self.begin(core, now).unwrap().expect("it is due"));
+        for &outcome in outcomes {
+            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
+            flow = begun.end(outcome);
+        }
+        flow
     }
 }

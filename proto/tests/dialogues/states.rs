@@ -1,13 +1,17 @@
 //! Ids in each state, and the end of a dialogue.
 
-use cmid_proto::{Admission, ChannelKey, CmEvent, IdKey, PortSpace, Request, State};
+use cmid_proto::{Admission, ChannelKey, CmEvent, IdKey, PortSpace, Request, Service, State};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, cm, connect};
 
 impl CoreFixture {
     /// A listener and the id of a request that was taken.
     pub(crate) fn requested(&mut self, on: ChannelKey) -> (IdKey, IdKey) {
-        let listener = self.id(Some(on));
+        self.requested_for(PortSpace::Tcp, on)
+    }
+
+    fn requested_for(&mut self, space: PortSpace, on: ChannelKey) -> (IdKey, IdKey) {
+        let listener = self.id_for(space, Some(on));
         self.does(listener, LISTEN);
         let child = self.report_request(listener);
         self.sees(on, child, cm(CmEvent::ConnectRequest));
@@ -16,65 +20,65 @@ impl CoreFixture {
 
     /// A new id in `state`, with no undelivered event and no ack owed.
     pub(crate) fn in_state(&mut self, on: ChannelKey, state: State) -> IdKey {
-        let lead = |fixture: &mut Self, from: State| fixture.in_state(on, from);
-        let after = |fixture: &mut Self, from: State, request: Request<'static>| {
-            let id = lead(fixture, from);
-            fixture.does(id, request);
-            id
-        };
-        let reported = |fixture: &mut Self, from: State, kind: CmEvent| {
-            let id = lead(fixture, from);
-            fixture.report_and_take(id, kind);
-            id
-        };
         let id = match state {
-            State::Idle => self.id(Some(on)),
-            State::Bound => after(self, State::Idle, BIND),
-            State::AddrResolving => after(self, State::Idle, RESOLVE),
-            State::AddrResolved => reported(self, State::AddrResolving, CmEvent::AddrResolved),
-            State::RouteResolving => after(self, State::AddrResolved, Request::ResolveRoute),
-            State::RouteResolved => reported(self, State::RouteResolving, CmEvent::RouteResolved),
-            State::Connecting => after(self, State::RouteResolved, connect()),
-            State::Responded => reported(self, State::Connecting, CmEvent::ConnectResponse),
-            State::Requested => self.requested(on).1,
-            State::Accepting => after(self, State::Requested, accept()),
-            State::Connected => after(self, State::Responded, Request::Establish),
-            State::Disconnecting => after(self, State::Connected, Request::Disconnect),
-            State::Closing => after(self, State::Connected, Request::Teardown),
-            State::PeerClosed => reported(self, State::Connected, CmEvent::Disconnected),
-            State::TimeWait => after(self, State::PeerClosed, Request::Disconnect),
-            State::Closed => reported(self, State::TimeWait, CmEvent::TimewaitExit),
-            State::SidrReqSent => {
-                let id = self.id_for(PortSpace::Udp, Some(on));
-                self.does(id, RESOLVE);
-                self.report_and_take(id, CmEvent::AddrResolved);
-                self.does(id, Request::ResolveRoute);
-                self.report_and_take(id, CmEvent::RouteResolved);
-                self.does(id, connect());
-                id
-            }
-            State::SidrReqReceived => {
-                let listener = self.id_for(PortSpace::Udp, Some(on));
-                self.does(listener, LISTEN);
-                let child = self.report_request(listener);
-                self.sees(on, child, cm(CmEvent::ConnectRequest));
-                child
-            }
-            State::SidrResolved => after(self, State::SidrReqReceived, accept()),
-            State::Failed => reported(self, State::Connecting, CmEvent::Rejected),
-            State::Listening => after(self, State::Idle, LISTEN),
-            State::Removed => reported(self, State::Bound, CmEvent::DeviceRemoval),
-            State::Destroying => {
-                // On iWARP it has waited for the answer to a connect. The answer has come, and the call is due.
-                let id = lead(self, State::Connecting);
-                self.core.note_iwarp(id);
-                self.submit(id, Request::Destroy).unwrap();
-                assert_eq!(self.report(id, CmEvent::Unreachable), Admission::Late);
-                id
-            }
+            State::Requested | State::Accepting => self.requested(on).1,
+            State::SidrReqReceived | State::SidrResolved => self.requested_for(PortSpace::Udp, on).1,
+            State::SidrReqSent => self.id_for(PortSpace::Udp, Some(on)),
+            _ => self.id(Some(on)),
         };
+        if state == State::Destroying {
+            // On iWARP it has waited for the answer to a connect. The answer has come, and the call is due.
+            self.lead(id, State::Connecting);
+            self.core.note_iwarp(id);
+            self.submit(id, Request::Destroy).unwrap();
+            assert_eq!(self.report(id, CmEvent::Unreachable), Admission::Late);
+        } else {
+            self.lead(id, state);
+        }
         assert_eq!(self.state(id), state);
         id
+    }
+
+    /// Leads an id to `state`, from where it is on the way.
+    pub(crate) fn lead(&mut self, id: IdKey, state: State) {
+        let now = self.state(id);
+        if now == state {
+            return;
+        }
+        let is_lookup = self.core.id_info(id).is_some_and(|it| it.port_space.service() == Service::Datagram);
+        let (from, step) = match state {
+            State::Bound => (State::Idle, Ok(BIND)),
+            State::Listening => (State::Idle, Ok(LISTEN)),
+            State::Removed => (State::Bound, Err(CmEvent::DeviceRemoval)),
+            State::AddrResolving => (State::Idle, Ok(RESOLVE)),
+            State::AddrResolved => (State::AddrResolving, Err(CmEvent::AddrResolved)),
+            State::RouteResolving => (State::AddrResolved, Ok(Request::ResolveRoute)),
+            State::RouteResolved => (State::RouteResolving, Err(CmEvent::RouteResolved)),
+            State::Connecting | State::SidrReqSent => (State::RouteResolved, Ok(connect())),
+            State::SidrResolved if now == State::SidrReqReceived => (now, Ok(accept())),
+            State::SidrResolved => (State::SidrReqSent, Err(CmEvent::Established)),
+            State::Accepting => (State::Requested, Ok(accept())),
+            State::Responded => (State::Connecting, Err(CmEvent::ConnectResponse)),
+            State::Connected => (State::Connecting, Err(CmEvent::Established)),
+            State::Disconnecting => (State::Connected, Ok(Request::Disconnect)),
+            State::Closing => (State::Connected, Ok(Request::Teardown)),
+            State::PeerClosed => (State::Connected, Err(CmEvent::Disconnected)),
+            State::TimeWait => (State::PeerClosed, Ok(Request::Disconnect)),
+            State::Closed => (State::TimeWait, Err(CmEvent::TimewaitExit)),
+            State::Failed if is_lookup => (State::SidrReqSent, Err(CmEvent::Unreachable)),
+            State::Failed => (State::Connecting, Err(CmEvent::Rejected)),
+            State::Idle | State::Requested | State::SidrReqReceived | State::Destroying => {
+                panic!("no step leads from {now} to {state}")
+            }
+        };
+        // An id that is bound resolves and listens, too.
+        if now != State::Bound || from != State::Idle {
+            self.lead(id, from);
+        }
+        match step {
+            Ok(request) => self.does(id, request),
+            Err(kind) => self.report_and_take(id, kind),
+        }
     }
 
     /// Destroys every id, closes every channel, and asserts that nothing is left.

@@ -65,29 +65,6 @@ fn a_teardown_goes_on_from_wherever_the_connection_ends() {
 }
 
 #[test]
-fn a_teardown_is_refused_where_there_is_no_connection() {
-    let (fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    for state in State::ALL {
-        let reason = match state {
-            State::Connected | State::Disconnecting | State::Closing | State::PeerClosed | State::TimeWait => continue,
-            State::Closed => RefuseReason::IsOver,
-            State::Removed => RefuseReason::DeviceGone,
-            State::Destroying => RefuseReason::WrongState,
-            _ => RefuseReason::NotConnected,
-        };
-        let mut fixture = fixture.clone();
-        let id = fixture.in_state(channel, state);
-        let errno = match reason {
-            RefuseReason::NotConnected => Errno::ENOTCONN,
-            RefuseReason::DeviceGone => Errno::ENXIO,
-            _ => Errno::EINVAL,
-        };
-        assert_eq!(fixture.refuses(id, Request::Teardown, reason).errno(), errno);
-    }
-    fixture.ends(&[], &[channel]);
-}
-
-#[test]
 fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
     for (reported, events) in [(false, &[][..]), (true, &[CmEvent::Disconnected][..])] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);

@@ -1,39 +1,6 @@
-//! A request of a core, to be begun again with the same outcomes.
+//! A request that outlives the step that made it.
 
-use cmid_proto::{Acks, ChannelKey, Core, Flow, IdKey, Outcome, PortSpace, Progress, Request, Time};
-
-/// A request.
-#[derive(Debug)]
-pub(crate) enum Start {
-    OpenChannel(Acks),
-    CloseChannel(ChannelKey),
-    Create(Option<ChannelKey>, PortSpace),
-    Request(Time, IdKey, Request<'static>, Time),
-    Following,
-    Child,
-}
-
-impl Start {
-    /// Begins it, and makes the first calls with these outcomes.
-    pub(crate) fn after<'c>(&'c self, core: &'c mut Core, outcomes: &[Outcome]) -> Flow<'c, 'c> {
-        let following = |begun: Option<_>| begun.map_or(Flow::Done(Ok(Progress::Done)), Flow::Next);
-        let mut flow = match *self {
-            Start::OpenChannel(acks) => Flow::Next(core.open_channel(acks).unwrap().1),
-            Start::CloseChannel(channel) => Flow::Next(core.close_channel(channel).unwrap()),
-            Start::Create(on, space) => Flow::Next(core.create_id(on, space).unwrap().1),
-            Start::Request(now, id, ref request, deadline) => {
-                Flow::Next(core.begin(now, id, request, deadline).unwrap())
-            }
-            Start::Following => following(core.next()),
-            Start::Child => following(core.next_child()),
-        };
-        for &outcome in outcomes {
-            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
-            flow = begun.end(outcome);
-        }
-        flow
-    }
-}
+use cmid_proto::Request;
 
 /// The request with private data of its own. It lives as long as the test.
 pub(crate) fn owned(request: Request<'_>) -> Request<'static> {

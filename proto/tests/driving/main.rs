@@ -18,6 +18,8 @@ mod level;
 mod observed;
 mod requests;
 mod results;
+#[path = "../dialogues/start.rs"]
+mod start;
 mod step_text;
 mod turning;
 mod unreadable;

@@ -11,9 +11,10 @@ use cmid_proto::{
     Outcome, PortSpace, RawEvent, Refused, Step, StepRecord, Time,
 };
 
-use crate::begin::{Start, owned};
+use crate::begin::owned;
 use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};
 use crate::level::Levels;
+use crate::start::Start;
 
 /// An observer that repeats the steps on a second core.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ struct Twin {
     core: Core,
     /// The request whose calls are being made, and the outcomes of the first ones.
     start: Option<Start>,
+    now: Time,
     outcomes: Vec<Outcome>,
     /// The core between the calls of that request.
     between: Option<Core>,
@@ -56,6 +58,7 @@ impl Twin {
         Twin {
             core: Core::new(LIMITS),
             start: None,
+            now: Time::ZERO,
             outcomes: Vec::new(),
             between: None,
             taken: None,
@@ -70,7 +73,7 @@ impl Twin {
         if !is_made {
             return;
         }
-        let Flow::Next(begun) = start.after(&mut self.core, &[]) else { return };
+        let Flow::Next(begun) = start.after(&mut self.core, self.now, &[]) else { return };
         if begun.call().is_some() {
             self.start = Some(start);
         } else {
@@ -83,7 +86,7 @@ impl Twin {
         self.outcomes.push(outcome);
         let start = self.start.take().unwrap();
         let mut copy = self.core.clone();
-        let result = match start.after(&mut copy, &self.outcomes) {
+        let result = match start.after(&mut copy, self.now, &self.outcomes) {
             Flow::Next(begun) => {
                 self.between = Some(begun.core().clone());
                 None
@@ -103,6 +106,9 @@ impl Twin {
 
     /// Makes the same step on the second core and compares the results.
     fn follow(&mut self, observed: &StepRecord<'_>) -> &'static str {
+        if self.start.is_none() {
+            self.now = observed.now;
+        }
         let core = &mut self.core;
         match observed.step {
             Step::Begin { limits } => {
@@ -126,7 +132,7 @@ impl Twin {
             }
             Step::Submit { id, request, deadline, result } => {
                 assert_eq!(core.would_refuse(observed.now, id, &request, deadline), result);
-                self.begin(result.is_ok(), Start::Request(observed.now, id, owned(request), deadline));
+                self.begin(result.is_ok(), Start::Request(id, owned(request), deadline));
                 "submit"
             }
             Step::Ack { owner, group, result } => {
@@ -138,7 +144,9 @@ impl Twin {
             Step::Call { call, private_data } => {
                 let start = self.start.take().unwrap_or(Start::Following);
                 let mut copy = core.clone();
-                let Flow::Next(begun) = start.after(&mut copy, &self.outcomes) else { panic!("{call:?} is not due") };
+                let Flow::Next(begun) = start.after(&mut copy, self.now, &self.outcomes) else {
+                    panic!("{call:?} is not due")
+                };
                 assert_eq!((begun.call().as_ref(), begun.private_data()), (Some(call), private_data));
                 self.start = Some(start);
                 "call"

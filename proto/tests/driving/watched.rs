@@ -1,8 +1,8 @@
 //! The descriptors of all open channels are registered with the poller, and no others.
 
-use cmid_proto::{Acks, CmEvent, Device, Errno, Error, PortSpace, RawEvent, Time};
+use cmid_proto::{Acks, Errno, Error, PortSpace, Time};
 
-use crate::device::{addr, calls, driven, fails, has, is_empty, with_an_id};
+use crate::device::{calls, driven, fails, is_empty};
 
 #[test]
 fn a_channel_is_waited_for_from_its_opening_to_its_closing() {
@@ -85,16 +85,4 @@ fn an_id_that_the_device_does_not_adopt_leaves_nothing() {
     );
     assert_eq!(calls(&mut to), ["adopt"]);
     is_empty(&to);
-}
-
-#[test]
-fn everything_else_is_the_devices() {
-    let (mut drive, channel, id) = with_an_id(Acks::OnDelivery);
-    has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    let device = drive.device_mut();
-    assert_eq!((device.local_addr(id), device.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
-    assert_eq!(device.remote_ece(id).map(|ece| ece.vendor_id), Ok(3));
-    assert_eq!(device.fetch(channel, id).map(|raw| raw.map(|raw| raw.kind)), Ok(Some(CmEvent::AddrChange)));
-    assert_eq!((drive.local_addr(id), drive.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
-    assert_eq!(drive.remote_ece(id).map(|ece| ece.options), Ok(4));
 }

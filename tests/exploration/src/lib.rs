@@ -1,7 +1,7 @@
 //! Exhaustive model checking of small configurations of the real code, with [`stateright`].
 //!
-//! A world is a state machine of `cmid_proto` with a minimal faithful environment. [`connections`] has the core, a
-//! device with the kernel's rules, and an application that keeps accounts. [`memory`] has regions and domains, and a
+//! A world is a state machine of `cmid_proto` with a minimal faithful environment. [`connections`] has the core on
+//! the kernel of `cmid_model`, and an application that keeps accounts. [`memory`] has regions and domains, and a
 //! device that tracks its references. A [`connections::Scene`] or [`memory::Scene`] defines the contents of a world
 //! and the possible actions. Within these bounds all orders of actions are explored. An action is made with its device
 //! calls, and each of these may fail.

@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::input::Input;
+use crate::methods::make;
 use crate::say::say;
 use crate::script;
 use answers::Kernel;
@@ -88,32 +89,10 @@ impl World {
         let request = script::request(input, &self.channels, &self.groups);
         let deadline = script::deadline(input, self.now);
         let what = format!("{request:?} on {id}");
-        let drive = &mut self.drive;
-        let result = match request {
-            Request::Bind { addr } => drive.bind(id, addr),
-            Request::ResolveAddr { src, dst } => drive.resolve_addr(id, src, dst, deadline),
-            Request::ResolveRoute => drive.resolve_route(id, deadline),
-            Request::Listen { backlog } => drive.listen(id, backlog),
-            Request::Connect { param, private_data } => drive.connect(id, param, private_data, deadline),
-            Request::Accept { param, private_data } => drive.accept(id, param, private_data, deadline),
-            Request::Reject { reason: _, private_data } => drive.reject(id, private_data),
-            Request::Establish => drive.establish(id),
-            Request::Disconnect => drive.disconnect(id, deadline),
-            Request::Teardown => drive.teardown(id, deadline),
-            Request::Notify => drive.notify_established(id),
-            Request::GetRequest => drive.get_request(id, deadline),
-            Request::Join { addr, send_only } => {
-                drive.join(id, addr, send_only, deadline).map(|group| self.groups.push(group))
-            }
-            Request::Leave { group } => drive.leave(id, group).map(drop),
-            Request::SetOption { option } => drive.set_option(id, option),
-            Request::SetEce { ece } => drive.set_ece(id, ece),
-            Request::Migrate { to } => drive.migrate(id, to, deadline).map(drop),
-            Request::Destroy => drive.destroy(id, deadline).map(drop),
-            Request::DestroyNow => drive.destroy_now(id),
-            // The device has no data path.
-            Request::AttachQp | Request::DetachQp => return,
-        };
+        let result = make(&mut self.drive, id, request, deadline);
+        if let Request::Join { addr, .. } = request {
+            self.groups.extend(self.drive.core().group_at(id, addr).filter(|_| result.is_ok()));
+        }
         say(|| format!("{what}: {result:?}"));
     }
 

@@ -24,8 +24,11 @@ pub mod in_flight;
 mod input;
 #[cfg(feature = "devices")]
 pub mod kernel;
+#[cfg(feature = "devices")]
+mod methods;
 pub mod migrate;
 mod model;
+pub mod one_host;
 pub mod ops;
 #[cfg(feature = "devices")]
 pub mod pair;

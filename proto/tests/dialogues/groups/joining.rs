@@ -64,17 +64,6 @@ fn what_cannot_be_joined_or_left_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_group_is_joined_with_an_address_and_no_operation_under_way() {
-    let (fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    for state in State::ALL.into_iter().filter(|&state| !matches!(state, State::Bound | State::AddrResolved)) {
-        let mut fixture = fixture.clone();
-        let id = fixture.in_state(channel, state);
-        let reason = if state == State::Removed { RefuseReason::DeviceGone } else { RefuseReason::WrongState };
-        fixture.refuses(id, join(1), reason);
-    }
-}
-
-#[test]
 fn a_join_that_fails_at_once_leaves_nothing() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = bound(&mut fixture, Some(channel));

@@ -1,11 +1,11 @@
 //! The steps of the driver and of the device: the contract of `cmid_proto`.
 
-use cmid_proto::{Admission, CmEvent, IdKey};
+use cmid_model::one_host::Happening;
+use cmid_proto::{Admission, CmEvent, IdKey, RawEvent};
 
 use super::account::Account;
 use super::invariant::Invariant;
-use super::kernel::Kernel;
-use super::scene::{Role, Scene};
+use super::scene::Role;
 use super::witness::{Seen, Witness};
 use super::world::World;
 
@@ -23,7 +23,9 @@ impl World {
             self.core.wait_for_room(channel);
             return Ok(true);
         };
-        if let Some(raw) = self.environment.device.fetch(channel, child)? {
+        if let Some(raw) = self.environment.device.fetch(channel, child) {
+            self.next_tag += 1;
+            let raw = RawEvent { status: self.next_tag, ..raw };
             match self.core.handle_event(channel, raw) {
                 Ok(Admission::Known) => {
                     seen.note_if(raw.kind == CmEvent::DeviceRemoval, Witness::Removed);
@@ -43,13 +45,10 @@ impl World {
         Ok(true)
     }
 
-    pub(super) fn happen(&mut self, scene: &Scene, id: IdKey, kind: CmEvent) -> Result<(), Invariant> {
-        let happenings = self.environment.device.happenings(id, scene.removal);
-        let next = happenings.iter().find(|(other, _)| *other == kind).map_or(Kernel::Over, |&(_, next)| next);
-        self.environment.children += u8::from(kind == CmEvent::ConnectRequest);
-        self.next_tag += 1;
-        let woken = self.environment.device.report(id, kind, next, self.next_tag)?;
-        self.core.handle_readable(woken);
-        Ok(())
+    pub(super) fn happen(&mut self, id: IdKey, what: Happening) {
+        self.environment.children += u8::from(what == Happening::Request);
+        for woken in self.environment.device.happen(id, what) {
+            self.core.handle_readable(woken);
+        }
     }
 }

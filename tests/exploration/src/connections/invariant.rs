@@ -12,17 +12,8 @@ pub enum Invariant {
     CallsWhileAcksAreOwed,
     /// It accepted an ack token that was given up.
     TakesVoidReceipt,
-    /// A call named an object that the device does not have, or has elsewhere.
-    NamesWhatIsNotThere,
-    /// It called a migration of a listening id.
-    MovesListener,
-    /// An id was accepted while the device still reports its events on its listener's channel. Unread requests there
-    /// would delay them.
-    AcceptsOnListenersChannel,
     /// It moved an id that the application neither migrates nor accepts, and that is not to listen.
     MovesUnasked,
-    /// It closed a channel with ids.
-    ClosesUnderIds,
     /// An event was delivered out of order, twice, or without a report.
     Order,
     /// An event was delivered on a channel that its id is not on.

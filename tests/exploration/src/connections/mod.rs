@@ -3,11 +3,9 @@
 mod account;
 mod application;
 mod calls;
-mod device;
 mod driver;
 mod end;
 mod invariant;
-mod kernel;
 mod key_allocator;
 mod scene;
 pub mod scenes;

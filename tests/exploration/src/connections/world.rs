@@ -2,10 +2,10 @@
 
 use core::hash::{Hash, Hasher};
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Core, IdKey, Request, RequestKind, State, Time};
+use cmid_model::one_host::{Happening, OneHost};
+use cmid_proto::{Acks, ChannelKey, Core, IdKey, Request, RequestKind, State, Time};
 
 use super::account::{Account, OpenRequest};
-use super::device::Device;
 use super::invariant::Invariant;
 use super::scene::Scene;
 use super::view;
@@ -41,8 +41,8 @@ pub enum Step {
     Ack(IdKey),
     /// The driver destroys the id of a request that was not delivered, or reads the next readable channel.
     Read,
-    /// The device reports an event.
-    Happen(IdKey, CmEvent),
+    /// Something happens to an id of the device.
+    Happen(IdKey, Happening),
     /// All deadlines pass.
     Expire,
 }
@@ -65,7 +65,7 @@ pub struct World {
 /// The environment of the core.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Environment {
-    pub(super) device: Device,
+    pub(super) device: OneHost,
     pub(super) accounts: Vec<Account>,
     /// The channels that the application has opened.
     pub(super) channels: Vec<ChannelKey>,
@@ -87,7 +87,7 @@ impl World {
     /// The channels are open, and nothing else has happened.
     pub(super) fn new(scene: &Scene) -> Self {
         let environment = Environment {
-            device: Device::default(),
+            device: OneHost::default(),
             accounts: Vec::new(),
             channels: Vec::new(),
             created: 0,
@@ -136,10 +136,21 @@ impl World {
                 all.push(Step::Ack(id));
             }
             if self.events_of(account) < scene.events && in_all < scene.events_in_all {
-                let happenings = environment.device.happenings(id, scene.removal).into_iter().map(|(kind, _)| kind);
-                let has_room =
-                    |kind: &CmEvent| *kind != CmEvent::ConnectRequest || environment.children < scene.children;
-                all.extend(happenings.filter(has_room).map(|kind| Step::Happen(id, kind)));
+                let happenings = environment.device.possible(id).into_iter();
+                let is_in = |what: &Happening| match what {
+                    Happening::Request => environment.children < scene.children,
+                    Happening::Removal => scene.removal,
+                    Happening::AddrChanges => !scene.removal && environment.device.is_bound(id),
+                    // A peer that is silent is as good as one that refuses.
+                    Happening::Silence | Happening::NeighbourMoves => false,
+                    Happening::Answer
+                    | Happening::Refusal
+                    | Happening::PeerDisconnects
+                    | Happening::TimeWaitEnds
+                    | Happening::Joined
+                    | Happening::GroupLost => true,
+                };
+                all.extend(happenings.filter(is_in).map(|what| Step::Happen(id, what)));
             }
         }
         all.extend(self.homes().into_iter().map(Step::Deliver));
@@ -203,7 +214,7 @@ impl World {
             Step::Deliver(channel) => return self.deliver(seen, channel),
             Step::Ack(id) => self.ack(id)?,
             Step::Read => return self.read(seen),
-            Step::Happen(id, kind) => self.happen(scene, id, kind)?,
+            Step::Happen(id, what) => self.happen(id, what),
             Step::Expire => self.core.handle_timeout(SOON),
         }
         Ok(true)

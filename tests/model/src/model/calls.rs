@@ -22,8 +22,14 @@ impl Kernel {
         }
         if self.id(no).removed {
             // The record of a membership is removed nevertheless.
-            if let Call::Leave { .. } = call {
-                self.leave(no, call);
+            match call {
+                Call::Leave { .. } => self.leave(no, call),
+                Call::Migrate { .. } if self.moves_removed => {
+                    refused.map_or(Ok(()), Err)?;
+                    self.migrate(no, from_to);
+                    return Ok(());
+                }
+                _ => {}
             }
             return Err(Errno::ENXIO);
         }
@@ -41,6 +47,12 @@ impl Kernel {
             Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Phase::AddrResolved,
             Call::Connect { .. } => self.with_device(no, call) && stage == Phase::RouteResolved,
             Call::Accept { .. } => {
+                let listens = |other: &Id| other.stage == Phase::Listen && !other.removed;
+                let shares = |other: &Id| listens(other) && other.file == self.id(no).file;
+                assert!(
+                    !self.ids.values().any(shares),
+                    "{call:?} on the channel of a listener: requests delay its events"
+                );
                 self.with_device(no, call)
                     && self.is_no_hazard(no, call)
                     && matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd)

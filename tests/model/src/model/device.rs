@@ -9,7 +9,7 @@ use super::kernel::{File, Kernel, No};
 use crate::say::say;
 
 /// The ids and channels of a host.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Device {
     pub(crate) ids: BTreeMap<IdKey, No>,
     pub(crate) files: BTreeMap<ChannelKey, File>,
@@ -69,7 +69,7 @@ impl Device {
         self.ids.insert(id, no);
     }
 
-    fn call(&mut self, kernel: &mut Kernel, call: &Call) -> Outcome {
+    pub(crate) fn call(&mut self, kernel: &mut Kernel, call: &Call) -> Outcome {
         let refused = match self.refusal.take() {
             Some((0, errno)) => Some(errno),
             later => {

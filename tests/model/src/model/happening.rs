@@ -6,7 +6,7 @@ use super::kernel::{Id, Kernel, No, Phase, Unread};
 
 /// An external event of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub enum Happening {
     /// The awaited result arrives: an address, a route, an answer, a confirmation.
     Answer,
     /// A negative result arrives.

@@ -16,7 +16,7 @@ pub(crate) struct File(u32);
 pub(crate) struct No(u32);
 
 /// The phase of an id: the states of the RDMA CM up to a route, then those of the IB CM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
     Bound,
@@ -98,6 +98,8 @@ pub(crate) struct Kernel {
     pub(crate) files: BTreeMap<File, VecDeque<Unread>>,
     /// Files that have become readable and are not reported to their pollers yet.
     pub(crate) wakes: BTreeSet<File>,
+    /// An id whose device is removed can be migrated: the kernel closes it some time after the event.
+    pub(crate) moves_removed: bool,
     next: u32,
 }
 
