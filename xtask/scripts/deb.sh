@@ -46,13 +46,15 @@ add cmid-replay cmid-replay "replays recordings of cmid drivers"
 gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
 printf 'cmid (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz lists the changes.\n\n -- %s  %s\n' \
     "$version" "$maintainer" "$(date -R -r CHANGELOG.md)" | gzip -9n >"$doc/changelog.gz"
+# The programs load rdma-core's libraries themselves, so dpkg-shlibdeps does not find those.
 depends=$(cd "$top" && dpkg-shlibdeps -O root/usr/bin/* | sed -n 's/^shlibs:Depends=//p')
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: cmid-tools
 Version: $version
 Architecture: $architecture
 Maintainer: $maintainer
-Depends: $depends
+Depends: $depends, libibverbs1, librdmacm1
+Recommends: ibverbs-providers
 Section: net
 Priority: optional
 Description: programs for RDMA connection management

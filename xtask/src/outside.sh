@@ -16,13 +16,13 @@ edition = "2024"
 cmid-blocking = { path = "$workspace/io-blocking", features = ["verbs"] }
 END
 cat >src/main.rs <<'END'
-use cmid_blocking::proto::{Attaching, Errno};
-use cmid_blocking::verbs::{Access, Caps, Qp, Verbs, datapath::prelude::*};
+use cmid_blocking::proto::datapath::Attaching;
+use cmid_blocking::verbs::{Access, Caps, CreateError, Qp, Verbs, datapath::prelude::*};
 use cmid_blocking::{Connection, Options};
 
-fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Qp, Errno> {
+fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-    let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+    let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
     let mut qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
     qp.post_recv(1, memory.sge(0..64))?;
     Ok(qp)
