@@ -13,9 +13,10 @@ use cmid_proto::{
 };
 
 use crate::cancel::Canceller;
-use crate::driver::{Blocking, Ready, WaitFor};
+use crate::driver::Blocking;
 use crate::endpoint::set;
 use crate::error::Error;
+use crate::wait::{Ready, WaitFor};
 
 /// Options of a connect or accept.
 #[derive(Clone, Debug)]

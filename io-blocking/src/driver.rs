@@ -16,6 +16,7 @@ use crate::begun;
 use crate::cancel::Canceller;
 use crate::error::Error;
 use crate::poller::Channels;
+use crate::wait::{Ready, WaitFor, Woken};
 use cmid_io_common::now;
 
 /// Events read from the channels per turn.
@@ -37,36 +38,6 @@ pub struct Blocking<D: Pollable, O: Observer = ()> {
     open: Option<RequestKind>,
     /// Faults of the device that no wait has returned as its error.
     faults: VecDeque<Fault>,
-}
-
-/// The reason why [`Connection::wait_for`](crate::Connection::wait_for) returned.
-#[derive(Debug)]
-pub enum Ready {
-    /// The caller's descriptor is readable.
-    Descriptor,
-    /// An event.
-    Event(Box<Event>),
-}
-
-/// What a wait is for. Only the first ends for events on channels that nobody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitFor {
-    /// An event on any channel.
-    AnyEvent,
-    /// An event on the channel of an id.
-    EventOf(IdKey),
-    /// The end of a synchronous request.
-    End,
-}
-
-/// The reason why a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Woken {
-    /// The caller's descriptor.
-    Descriptor,
-    Channels,
-    Time,
-    Signal,
 }
 
 impl<D: Pollable> Blocking<D> {

@@ -69,6 +69,7 @@ mod endpoint;
 mod error;
 mod listener;
 mod poller;
+mod wait;
 
 pub use cancel::Canceller;
 pub use cmid_proto as proto;
@@ -79,11 +80,12 @@ pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use connection::{Connection, Options};
-pub use driver::{Blocking, Ready};
+pub use driver::Blocking;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use listener::{Incoming, ListenOptions, Listener};
 pub use poller::Channels;
+pub use wait::Ready;
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]

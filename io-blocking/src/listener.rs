@@ -13,9 +13,10 @@ use cmid_proto::{
 
 use crate::cancel::Canceller;
 use crate::connection::{Connection, Options, attach_with, canceller};
-use crate::driver::{Blocking, Ready};
+use crate::driver::Blocking;
 use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
+use crate::wait::Ready;
 
 /// Limit of requests that a listener has read from the kernel and the application has not taken.
 const WAITING: u32 = 1024;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod compiler;
+
 /// Functions of librdmacm's headers that cmid does not have, and why.
 const WITHOUT: &[(&str, &str)] = &[
     ("rdma_free_devices", "`devices` returns a vector"),
@@ -63,14 +65,9 @@ fn each_manual_page_that_the_core_and_the_data_path_name_has_an_alias() {
 
 /// The text of librdmacm's headers, and of those that they include, without comments.
 fn headers() -> String {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aliases.c");
-    fs::write(&file, "#include <rdma/rdma_cma.h>\n#include <rdma/rdma_verbs.h>\n").expect("a folder for files");
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
     // -dD keeps the macros.
-    let output = compiler.to_command().args(["-E", "-P", "-dD"]).arg(&file).output().expect("a C compiler");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
+    let includes = "#include <rdma/rdma_cma.h>\n#include <rdma/rdma_verbs.h>\n";
+    compiler::compile("aliases.c", includes, &["-E", "-P", "-dD"])
 }
 
 /// The names in `text` that are followed by a parenthesis and begin with one of these prefixes.

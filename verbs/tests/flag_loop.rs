@@ -1,5 +1,5 @@
 //! Copies out of memory that another thread writes to, as the device does. The test is meaningful only with
-//! optimisation: `cargo test --release --package cmid-verbs --test flag_loop`.
+//! optimisation: `cargo xtask step "a loop sees what another thread writes to memory, in a release build"`.
 
 #![expect(unsafe_code, reason = "it shares memory as a device does")]
 use std::cell::UnsafeCell;

@@ -1,12 +1,11 @@
-//! Compares the structures of the kernel backend with `rdma/rdma_user_cm.h`, by a C program.
+//! Compares the structures of the kernel backend with `rdma/rdma_user_cm.h`, by the C compiler.
 #![allow(dead_code, reason = "the structures are compared, not used")]
 
-use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
-use std::process::Command as Process;
 
 #[path = "../src/kernel/abi.rs"]
 mod abi;
+mod compiler;
 
 macro_rules! layout {
     ($prefix:literal: $($c:literal = $rust:ident { $($field:ident),* })+) => {
@@ -58,15 +57,8 @@ fn structures_are_those_of_the_header() {
     expected.extend(answers());
     expected.extend(commands());
 
-    let mut lines = String::new();
-    for (c, _) in &expected {
-        writeln!(lines, r#"    printf("%zu\n", (size_t)({c}));"#).unwrap();
-    }
-    let found: Vec<usize> = run(&lines).lines().map(|line| line.parse().unwrap()).collect();
-    assert_eq!(found.len(), expected.len());
-    for ((c, ours), theirs) in expected.iter().zip(found) {
-        assert_eq!(*ours, theirs, "{c}");
-    }
+    let headers = ["stddef.h", "netinet/in.h", "rdma/rdma_user_cm.h"];
+    compiler::assert_all("kernel_layout.c", &headers, expected.into_iter().map(|(c, ours)| format!("{c} == {ours}")));
 }
 
 fn answers() -> Vec<(String, usize)> {
@@ -132,22 +124,4 @@ fn commands() -> Vec<(String, usize)> {
         number("RESOLVE_IP", C::ResolveIp),
         number("JOIN_MCAST", C::JoinMcast),
     ]
-}
-
-/// Compiles and runs a C program with these lines in its `main`.
-fn run(lines: &str) -> String {
-    let source = format!(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <netinet/in.h>\n#include <rdma/rdma_user_cm.h>\n\
-         int main(void) {{\n{lines}    return 0;\n}}\n"
-    );
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (file, program) = (folder.join("kernel_layout.c"), folder.join("kernel_layout"));
-    std::fs::write(&file, source).expect("a folder for temporary files");
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
-    let compiled = compiler.to_command().arg(&file).arg("-o").arg(&program).status().expect("a C compiler");
-    assert!(compiled.success(), "{} does not compile", file.display());
-    let output = Process::new(&program).output().expect("the program runs");
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).expect("digits")
 }

@@ -1,8 +1,6 @@
 //! Compares the types, numbers and signatures in this workspace with rdma-core's headers, by the C compiler.
 
-use std::fs;
 use std::mem::{offset_of, size_of};
-use std::path::Path;
 
 use cmid_proto::datapath::WcOpcode;
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace};
@@ -13,8 +11,11 @@ use bindings::{CONSTANTS, Field, Ibverbs, Rdmacm, STRUCTURES, Structure};
 #[allow(unsafe_code, reason = "it calls C, and this test does not")]
 #[path = "../src/bindings/mod.rs"]
 mod bindings;
+mod compiler;
 #[path = "../src/macros.rs"]
 mod macros;
+
+const HEADERS: [&str; 6] = ["errno.h", "netdb.h", "stddef.h", "stdint.h", "infiniband/verbs.h", "rdma/rdma_cma.h"];
 
 #[test]
 fn numbers_are_those_of_the_headers() {
@@ -217,17 +218,6 @@ fn errnos() -> Vec<(String, i64)> {
     (1..200).filter_map(|number| Errno(number).symbol().map(|symbol| (symbol.to_string(), i64::from(number)))).collect()
 }
 
-/// Compiles a C program that asserts these conditions, and fails if one does not hold or there is no compiler.
 fn compile(name: &str, conditions: impl Iterator<Item = String>) {
-    let mut source = String::from(
-        "#include <errno.h>\n#include <netdb.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <infiniband/verbs.h>\n\
-         #include <rdma/rdma_cma.h>\n",
-    );
-    source.extend(conditions.map(|condition| format!("_Static_assert({condition}, {condition:?});\n")));
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&file, source).expect("a folder for temporary files");
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
-    let compiled = compiler.to_command().arg("-fsyntax-only").arg(&file).status().expect("a C compiler");
-    assert!(compiled.success(), "{} differs from the headers: the compiler has printed where", file.display());
+    compiler::assert_all(name, &HEADERS, conditions);
 }

@@ -1,7 +1,7 @@
 //! The backends of cmid-verbs.
 
 use clap::ValueEnum;
-use cmid_softroce::Kernel;
+use cmid_softroce::{Kernel, Transport};
 
 /// A backend of cmid-verbs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -14,14 +14,6 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Each kernel with recorded results, with each backend.
-    pub(crate) const ON_BOTH_KERNELS: [(Kernel, Self); 4] = [
-        (Kernel::V6_1, Backend::Librdmacm),
-        (Kernel::V6_12, Backend::Librdmacm),
-        (Kernel::V6_1, Backend::Kernel),
-        (Kernel::V6_12, Backend::Kernel),
-    ];
-
     /// Its name, as the programs and suites take it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -30,16 +22,10 @@ impl Backend {
         }
     }
 
-    /// The name of the recorded results on soft-iWARP.
-    pub(crate) fn iwarp_environment(self, kernel: Kernel) -> String {
-        format!("siw-{}", self.environment(kernel))
-    }
-
-    /// The name of the recorded results.
-    pub(crate) fn environment(self, kernel: Kernel) -> String {
-        match self {
-            Backend::Librdmacm => kernel.series().into(),
-            Backend::Kernel => format!("{}-kernel", kernel.series()),
-        }
+    /// The name of the recorded results on this kernel and transport.
+    pub(crate) fn environment(self, kernel: Kernel, transport: Transport) -> String {
+        let transport = if transport == Transport::Siw { "siw-" } else { "" };
+        let backend = if self == Backend::Kernel { "-kernel" } else { "" };
+        format!("{transport}{kernel}{backend}")
     }
 }

@@ -1,10 +1,17 @@
-//! Checks of dependencies (with cargo-deny and `.deny.toml`), features, interfaces and spelling.
+//! The steps on the host that are more than one command of cargo.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_softroce::packages;
 
 use crate::context::{Context, output};
 use crate::step::OutOfReach;
-use crate::tools::{DENY, HACK, SEMVER, TYPOS, succeeds};
-use anyhow::{Context as _, Result, bail, ensure};
-use std::{collections::BTreeSet, ffi::OsStr, process::Command};
+use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, TYPOS, succeeds};
 
 /// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
@@ -24,6 +31,12 @@ const PROTO_DEPENDENCIES: &[&str] = &[
 #[rustfmt::skip]
 const PRODUCT: &[&str] =
     &["cmid-proto", "cmid-sim", "cmid-verbs", "cmid-trace", "cmid-io-common", "cmid-mio", "cmid-epoll", "cmid-blocking"];
+
+/// The maximum number of lines of `cmid-proto` that no test runs. The number may only decrease.
+const UNCOVERED: &str = "56";
+
+/// The minimum number of `compile_fail` examples of cmid-verbs. Without it their check would pass if they were removed.
+const COMPILE_FAIL: usize = 10;
 
 /// The database of advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
@@ -63,7 +76,7 @@ pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
 
 /// Checks that a driver with the real device needs nothing of rdma-core to build.
 pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
-    without_pkg_config(context, &["build", "-p", "cmid-mio", "--features", "verbs"])
+    without_pkg_config(context, &["check", "-p", "cmid-mio", "--features", "verbs"])
 }
 
 /// Runs cargo without the descriptions of installed libraries, so that rdma-sys does not build.
@@ -95,4 +108,119 @@ pub(crate) fn interface(context: &mut Context) -> Result<()> {
 pub(crate) fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
     let tree = context.cargo_output(&["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// All crates but cmid-verbs, whose tests are steps of their own, one for each of its bindings.
+const TESTS: [&str; 5] = ["test", "--workspace", "--exclude", "cmid-verbs", "--all-features"];
+
+/// Runs the tests of the workspace. The conformance suite on the simulator compares its run with the recorded one.
+pub(crate) fn tests(context: &mut Context) -> Result<()> {
+    let report = context.target().join("conformance-reports/sim-fast.json");
+    fs::create_dir_all(context.target().join("conformance-reports")).context("the folder of reports")?;
+    if report.exists() {
+        fs::remove_file(&report).context("an old report")?;
+    }
+    context.cargo(&[&TESTS[..], &["--tests"]].concat(), &[("CMID_REPORT", report.as_os_str())])?;
+    ensure!(report.exists(), "the run left no report at {}", report.display());
+    Ok(())
+}
+
+/// Runs the examples in documentation, with the build of the tests.
+pub(crate) fn examples(context: &mut Context) -> Result<()> {
+    context.cargo(&[&TESTS[..], &["--doc"]].concat(), &[])
+}
+
+/// Runs the tests of cmid-verbs, with its own bindings. None of its `compile_fail` examples may compile, each with the error
+/// code that it names.
+pub(crate) fn tests_of_verbs(context: &mut Context) -> Result<()> {
+    let rustdoc = context.root.join("xtask/scripts/rustdoc.sh");
+    let words = ["test", "--package", "cmid-verbs", "--features", "headers,scripted-data,scripted-kernel"];
+    let refused = refused(&context.cargo_tells(&words, &[("RUSTDOC", rustdoc.as_os_str())])?);
+    ensure!(refused >= COMPILE_FAIL, "{refused} examples do not compile, {COMPILE_FAIL} at least should be there");
+    Ok(())
+}
+
+/// Runs the tests of loops that wait for what another thread writes to memory, with optimization. They use no other crate.
+pub(crate) fn flag_loop(context: &mut Context) -> Result<()> {
+    let program = context.target().join("flag_loop");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--test", "--edition", "2024", "-C", "opt-level=3", "verbs/tests/flag_loop.rs", "-o"]).arg(&program);
+    output(rustc.current_dir(&context.root))?;
+    print!("{}", output(&mut Command::new(program))?);
+    Ok(())
+}
+
+/// Builds the conformance suite with the bindings of rdma-sys instead of those of cmid-verbs, in a folder of its own.
+pub(crate) fn conformance_with_rdma_sys(context: &Context) -> Result<()> {
+    let words =
+        "build --release -p cmid-conformance --features verbs,cmid-verbs/rdma-sys --target x86_64-unknown-linux-gnu";
+    context.cargo(&words.split(' ').collect::<Vec<_>>(), &[])
+}
+
+/// Counts the examples of cmid-verbs that did not compile, in the output of the tests.
+fn refused(said: &str) -> usize {
+    said.lines().filter(|line| line.starts_with("test verbs/") && line.ends_with(" - compile fail ... ok")).count()
+}
+
+/// Lists the lines of `cmid-proto` that its tests and the fuzz corpora do not run. Fails if they are more than the budget.
+pub(crate) fn coverage(context: &mut Context) -> Result<()> {
+    let mut command = LLVM_COV.command(context)?;
+    let words = "llvm-cov --package cmid-proto --package cmid-model --features cmid-proto/std,cmid-model/devices";
+    command.args(words.split(' '));
+    command.args(["--quiet", "--lib", "--tests", "--show-missing-lines", "--fail-uncovered-lines", UNCOVERED]);
+    // The tools that read the compiler's counts must have the compiler's version of LLVM.
+    if !succeeds(Command::new("rustup").args(["component", "add", "llvm-tools"])) {
+        let compiler = output(Command::new("rustc").arg("-vV"))?;
+        let version = compiler.lines().find_map(|line| line.strip_prefix("LLVM version: "));
+        let major = version.and_then(|version| version.split('.').next()).context("rustc names no version of LLVM")?;
+        packages::ensure(&[&format!("llvm-{major}")])?;
+        let folder = PathBuf::from(format!("/usr/lib/llvm-{major}/bin"));
+        command.env("LLVM_COV", folder.join("llvm-cov")).env("LLVM_PROFDATA", folder.join("llvm-profdata"));
+    }
+    let status = command.status().context("cargo-llvm-cov")?;
+    ensure!(status.success(), "cargo-llvm-cov failed ({status}): at most {UNCOVERED} lines may be run by no test");
+    Ok(())
+}
+
+/// Runs the program of `benches/core`, which counts with valgrind.
+pub(crate) fn bench(context: &Context, arguments: &[&str]) -> Result<()> {
+    packages::ensure(&["valgrind"])?;
+    let run = ["run", "--profile", "bench", "--quiet", "--package", "cmid-bench", "--"];
+    context.cargo(&[&run, arguments].concat(), &[])
+}
+
+/// Runs the demonstrations on the simulated fabric, the one that is built soonest first. Without optimization, because
+/// building takes longer than running.
+pub(crate) fn demo(context: &mut Context) -> Result<()> {
+    let rping = "rdma-core's ping, on each driver, and an id that moves between channels";
+    for (program, what) in [("rping", rping), ("replog", "a log on three replicas, of which one dies")] {
+        println!("\n==> {program}: {what}. A first build takes a minute or more.");
+        context.program(&format!("--package {program}"), ["demo"])?;
+    }
+    Ok(())
+}
+
+/// The book of docs/, and its links.
+pub(crate) fn book(context: &mut Context) -> Result<()> {
+    packages::ensure(&["linkchecker"])?;
+    context.script("book.sh")
+}
+
+/// The Debian package of the programs: it is unpacked, its programs run and its manual pages formatted.
+pub(crate) fn debian_package(context: &mut Context) -> Result<()> {
+    packages::ensure(&["dpkg-dev", "help2man", "man-db"])?;
+    context.script("deb.sh")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_examples_that_do_not_compile_count() {
+        let said = "test verbs/src/data/mr.rs - data::mr::Mr (line 62) - compile fail ... ok\n\
+                    test verbs/src/data/mr.rs - data::mr::Mr (line 73) - compile fail ... FAILED\n\
+                    test verbs/src/lib.rs - (line 8) - compile ... ok\n";
+        assert_eq!(refused(said), 1);
+    }
 }

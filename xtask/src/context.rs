@@ -5,6 +5,7 @@ use cmid_softroce::Kernel;
 use std::{
     env,
     ffi::{OsStr, OsString},
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -42,11 +43,6 @@ impl Context {
         self.target().join("release").join(program)
     }
 
-    /// The path of a program that `cargo build --profile lto` has made.
-    pub(crate) fn optimized(&self, program: &str) -> PathBuf {
-        self.target().join("lto").join(program)
-    }
-
     /// Runs cargo in the workspace. Its output goes to this program's output.
     pub(crate) fn cargo(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
         let mut command = self.cargo_command(arguments);
@@ -72,34 +68,38 @@ impl Context {
         output(&mut self.cargo_command(arguments))
     }
 
-    /// Runs cargo in the workspace, prints its output, and returns its standard output.
+    /// The same; also returns its standard output.
     pub(crate) fn cargo_tells(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
-        self.cargo_hears(arguments, environment).inspect(|said| print!("{said}"))
-    }
-
-    /// Runs cargo in the workspace and returns its standard output. Its standard error goes to this program's.
-    pub(crate) fn cargo_hears(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
         let mut command = self.cargo_command(arguments);
         command.envs(environment.iter().copied()).stderr(Stdio::inherit());
-        let output = command.output().context("cargo")?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !output.status.success() {
-            bail!("{said}\ncargo {} failed: {}", arguments.join(" "), output.status);
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cargo")?;
+        let mut said = String::new();
+        for line in BufReader::new(child.stdout.take().context("cargo's output")?).lines() {
+            let line = line.context("cargo's output")?;
+            println!("{line}");
+            said += &(line + "\n");
         }
+        let status = child.wait().context("cargo")?;
+        ensure!(status.success(), "cargo {} failed: {status}", arguments.join(" "));
         Ok(said)
+    }
+
+    /// Runs a script of xtask/scripts on the host, with the path of the target directory.
+    pub(crate) fn script(&self, name: &str) -> Result<()> {
+        let mut command = Command::new(self.root.join("xtask/scripts").join(name));
+        command.arg(self.target()).current_dir(&self.root);
+        let status = command.envs(self.environment.iter().cloned()).status().with_context(|| name.to_owned())?;
+        ensure!(status.success(), "xtask/scripts/{name}: {status}");
+        Ok(())
     }
 
     fn cargo_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments).current_dir(&self.root).env("CARGO_TARGET_DIR", self.target());
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.envs(self.environment.iter().cloned());
         command
     }
 }
-
-/// The path of this program, for a child process. A step that builds the whole workspace may replace the file; the
-/// link leads to the one that runs.
-pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Runs a program and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {

@@ -1,19 +1,14 @@
-//! Faults on the real kernel: the run in the VM. Its program compares the run with the list of scenarios.
+//! `cargo xtask faults`: faults on the real kernel. The program compares the run with the list of scenarios.
+
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use cmid_softroce::Kernel;
+use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
 use crate::context::Context;
-use crate::reports::Suite;
-use crate::{guest, host, scripts};
-
-const SUITE: Suite = Suite("faults");
-/// Seconds.
-const LIMIT: u64 = 900;
-/// The driver of the daily run. The behaviour is that of the kernel and of the core, so one is enough.
-const DAILY: Option<&str> = Some("epoll");
+use crate::{command, guest, host};
 
 /// The arguments of `cargo xtask faults`.
 #[derive(Debug, Args)]
@@ -32,51 +27,16 @@ pub(crate) struct Arguments {
     names: Vec<String>,
 }
 
-/// `cargo xtask faults`: builds the program, and runs it in the VM.
+/// Builds the program, and runs it in the VM.
 pub(crate) fn command(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmid-faults", "--features", "verbs"], &[])?;
-    let (kernel, backend) = (arguments.kernel, arguments.backend);
-    if !arguments.names.is_empty() {
-        let names = arguments.names.iter().map(String::as_str);
-        let command = ["faults", "run"].into_iter().chain(names).collect::<Vec<_>>();
-        return guest::run(kernel, LIMIT, &scripts::program(context, backend, &command), Vec::new());
-    }
-    run(context, kernel, backend, if arguments.slow { "slow" } else { "fast" }, None, LIMIT)
-}
-
-/// The fast scenarios on one driver.
-pub(crate) fn in_guest(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
-    run(context, kernel, backend, "fast", DAILY, limit)
-}
-
-/// All scenarios on all their drivers.
-pub(crate) fn at_length(context: &mut Context) -> Result<()> {
-    for (kernel, backend) in Backend::ON_BOTH_KERNELS {
-        for speed in ["fast", "slow"] {
-            run(context, kernel, backend, speed, None, LIMIT)?;
-        }
-    }
-    Ok(())
-}
-
-/// Runs scenarios of a speed, with one driver or with all.
-fn run(
-    context: &Context,
-    kernel: Kernel,
-    backend: Backend,
-    speed: &str,
-    driver: Option<&str>,
-    limit: u64,
-) -> Result<()> {
-    let mut arguments = vec!["faults", "run", "--speed", speed];
-    arguments.extend(driver.iter().flat_map(|driver| ["--driver", driver]));
-    let mut command = scripts::program(context, backend, &arguments);
-    command.extend(["--report".into(), SUITE.new_report(context, &backend.environment(kernel), speed)?.into()]);
-    guest::run(kernel, limit, &command, vec![SUITE.reports(context)?])
-}
-
-/// Makes the reports of the last runs the recorded results.
-pub(crate) fn record(context: &Context) -> Result<()> {
-    SUITE.record(context, "--package cmid-faults --features verbs", "record")
+    let speed = if arguments.slow { "slow" } else { "fast" };
+    let all = format!("@faults run --speed {speed} --report %faults-reports/{{environment}}-{speed}.json");
+    let text = if arguments.names.is_empty() { &all } else { "@faults run" };
+    let mut line = command::line(context, arguments.kernel, arguments.backend, Transport::Rxe, text)?;
+    line.words.extend(arguments.names.iter().map(Into::into));
+    line.begin()?;
+    let (kernel, timeout, writable) = (arguments.kernel, Duration::from_secs(900), line.folders());
+    guest::run(&[Options { kernel, timeout, writable, ..Options::default() }], &line.words)
 }

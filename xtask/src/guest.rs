@@ -1,60 +1,25 @@
 //! Commands in the VM.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use cmid_softroce::{Kernel, Options, Transport};
+use cmid_softroce::{Error, Kernel, Options, Transport};
 
-use crate::context::THIS_PROGRAM;
-
-/// Runs a command in a VM with these options. A status other than 0 is an error.
-pub(crate) fn run_with(options: &Options, command: &[OsString]) -> Result<()> {
-    let status = cmid_softroce::run(options, command)?;
+/// Runs a command in a machine, or in each of several on one wire. A status other than 0 is an error.
+pub(crate) fn run(machines: &[Options], command: &[OsString]) -> Result<()> {
+    let status = status(machines, command)?;
     ensure!(status == 0, "in the VM: exit status {status}");
     Ok(())
 }
 
-/// The same for at most `limit` seconds, in a VM with the usual options. The command may write to these directories.
-pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
-    run_with(&Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() }, command)
-}
-
-/// One of several commands that run at once, each in a VM of its own.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) name: String,
-    pub(crate) kernel: Kernel,
-    pub(crate) command: Vec<OsString>,
-}
-
-/// Runs all of them at once, each for at most `limit` seconds, and shows the output of each at its end. They may
-/// write to `directory`.
-pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Result<()> {
-    let begin = |job: Job| -> Result<(String, PathBuf, Child)> {
-        let log = directory.join(format!("{}.log", job.name));
-        let output = File::create(&log).with_context(|| log.display().to_string())?;
-        let mut command = Command::new(THIS_PROGRAM);
-        command.args(["softroce", "--kernel", job.kernel.series(), "--timeout", &limit.to_string(), "--rw"]);
-        command.arg(directory).arg("--").args(job.command).stdout(output.try_clone()?).stderr(output);
-        println!("{}: begins; what it says is in {}", job.name, log.display());
-        Ok((job.name, log, command.spawn().context("this program")?))
-    };
-    let running = jobs.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
-    let mut failed = Vec::new();
-    for (name, log, mut child) in running {
-        let status = child.wait().with_context(|| name.clone())?;
-        println!("--- {name}: {status}\n{}", std::fs::read_to_string(&log).unwrap_or_default().trim_end());
-        if !status.success() {
-            failed.push(name);
-        }
+fn status(machines: &[Options], command: &[OsString]) -> Result<u8, Error> {
+    match machines {
+        [one] => cmid_softroce::run(one, command),
+        several => cmid_softroce::run_machines(several, command),
     }
-    ensure!(failed.is_empty(), "in the VM failed: {}", failed.join(", "));
-    Ok(())
 }
 
 /// The arguments of `cargo xtask softroce`.
@@ -104,11 +69,7 @@ pub(crate) fn softroce(arguments: &Arguments) -> u8 {
     };
     let kernels = arguments.kernel.iter().cycle();
     let machines: Vec<_> = kernels.take(arguments.machines.into()).map(options).collect();
-    let status = match machines.as_slice() {
-        [one] => cmid_softroce::run(one, &arguments.command),
-        several => cmid_softroce::run_machines(several, &arguments.command),
-    };
-    status.unwrap_or_else(|error| {
+    status(&machines, &arguments.command).unwrap_or_else(|error| {
         eprintln!("softroce: {error}");
         error.exit_status()
     })

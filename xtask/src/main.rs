@@ -5,23 +5,16 @@
 #![allow(clippy::print_stdout)]
 
 mod backend;
-mod bench;
-mod check;
 mod checks;
 mod chroot;
 mod cmtime;
-mod compile_fail;
-mod conformance;
+mod command;
 mod context;
-mod coverage;
-mod demo;
 mod differential;
 mod faults;
 mod fuzz;
 mod guest;
 mod host;
-mod iwarp;
-mod lanes;
 mod libclang;
 mod mutants;
 mod needs;
@@ -30,7 +23,6 @@ mod programme;
 mod reports;
 mod runner;
 mod sanitize;
-mod scripts;
 mod static_program;
 mod step;
 mod tools;
@@ -40,9 +32,10 @@ use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use cmid_softroce::Kernel;
 use context::Context;
-use runner::Programme;
+use runner::{Programme, Selection};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use step::OutOfReach;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "The tasks of this workspace", disable_help_subcommand = true)]
@@ -70,7 +63,14 @@ enum Task {
     Faults(faults::Arguments),
     /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is
     /// installed if missing
-    Bench(bench::Arguments),
+    Bench {
+        /// Only measure the exact costs, with up to 100,000 ids, and fail beyond a limit
+        #[arg(long, conflicts_with = "tighten")]
+        check: bool,
+        /// First set the limits (benches/core/src/limits.rs) to the current values
+        #[arg(long)]
+        tighten: bool,
+    },
     /// Search for an input that breaks an invariant, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Run random programs of calls on the simulator and on the VM's kernel, which must agree
@@ -95,9 +95,8 @@ enum Task {
     Mutants(mutants::Arguments),
     /// Run all checks and tests, stopping at the first that fails
     Test {
-        /// Leave out the steps that run in the VM (the summary shows them)
-        #[arg(long)]
-        no_vm: bool,
+        #[command(flatten)]
+        selection: Selection,
         /// The kernel of the VM: 6.1 or 6.12
         #[arg(long, default_value_t, conflicts_with = "slow")]
         kernel: Kernel,
@@ -126,7 +125,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<OutOfReach>() { ExitCode::from(OutOfReach::STATUS) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -137,27 +136,31 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Softroce(arguments) => ensure!(guest::softroce(&arguments) == 0),
         Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
-        Task::Demo => demo::run(&mut context)?,
+        Task::Demo => checks::demo(&mut context)?,
         Task::Diagrams => reports::render(&context)?,
         Task::Record => {
             host::prepare(&mut context)?;
-            conformance::record(&context)?;
-            faults::record(&context)?;
-            check::record(&context)?;
-            reports::render(&context)?;
+            reports::record(&context)?;
         }
         Task::Faults(arguments) => faults::command(&mut context, &arguments)?,
         Task::Differential(arguments) => differential::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
-        Task::Bench(arguments) => bench::run(&mut context, &arguments)?,
+        Task::Bench { check: true, .. } => checks::bench(&context, &["check"])?,
+        Task::Bench { tighten, .. } => {
+            if tighten {
+                checks::bench(&context, &["check", "--tighten"])?;
+            }
+            checks::bench(&context, &["record"])?;
+            reports::render(&context)?;
+        }
         Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
         Task::Versus(arguments) => versus::run(&mut context, &arguments)?,
         Task::Replay { arguments } => context.program("--quiet --package cmid-replay", arguments)?,
         Task::Cuts(arguments) => power::cuts(&context, &arguments)?,
-        Task::Coverage => coverage::run(&mut context)?,
+        Task::Coverage => checks::coverage(&mut context)?,
         Task::Mutants(arguments) => mutants::run(&context, &arguments)?,
-        Task::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
+        Task::Test { selection, kernel, slow } => runner::run_all(&on(kernel)?, programme(slow), &selection)?,
         Task::Step { name, kernel, slow } => runner::run_one(on(kernel)?, programme(slow), &name)?,
     }
     Ok(())

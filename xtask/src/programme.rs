@@ -1,221 +1,273 @@
-//! The test programmes: their steps, in order.
+//! The test programmes: their steps, in order. A step is a name, the seconds that it takes where nothing is built, and its
+//! work; for a VM: kernel, backend, time limit in seconds, and commands in the form of [`command`](crate::command).
 
-use cmid_softroce::Kernel;
+use cmid_softroce::{Kernel, Transport};
 
-use crate::backend::Backend::{self, Librdmacm};
+use crate::backend::Backend::{self, Kernel as Own, Librdmacm};
 use crate::runner::Programme;
-use crate::step::{
-    On, Step,
-    Work::{self, Beside, BuildAndRun, BuildForGuest, Cargo, CargoWith, Guest, GuestCommand, Guests, Host, Report},
-};
-use crate::{
-    bench, check, checks, chroot, cmtime, compile_fail, conformance, coverage, demo, differential, faults, host, iwarp,
-    mutants, power, sanitize, scripts, static_program, versus,
-};
+use crate::step::Work::{self, Alone, Beside, Cargo, Vms};
+use crate::step::{On, Step, Vm};
+use crate::{checks, chroot, differential, host, mutants, power, sanitize, static_program, versus};
 
 /// The programme that CI runs.
-pub(crate) const DAILY: Programme =
-    Programme { steps: STEPS, option: None, time: "22 minutes on two cores, up to 90 where nothing is built" };
+pub(crate) const DAILY: Programme = Programme { steps: STEPS, option: None };
 /// The programme of steps that take too long for that.
-pub(crate) const LONG: Programme = Programme { steps: SLOW, option: Some("--slow"), time: "hours" };
+pub(crate) const LONG: Programme = Programme { steps: SLOW, option: Some("--slow") };
 
 /// The selected kernel, the older one, and the newer one.
 const ANY: On = On::Selected;
 const V6_1: On = On::Kernel(Kernel::V6_1);
 const V6_12: On = On::Kernel(Kernel::V6_12);
-/// The backend on the kernel's own interface.
-const OWN: Backend = Backend::Kernel;
+const TWO: On = On::Machines(&[Kernel::V6_12; 2]);
+
+const fn step(name: &'static str, seconds: u64, work: Work) -> Step {
+    Step { name, seconds, work }
+}
+
+/// Commands on soft-RoCE.
+const fn vm(on: On, backend: Backend, limit: u64, commands: &'static [&'static str]) -> Work {
+    Work::Vm(Vm::new(on, backend, limit, commands))
+}
+
+/// The same on soft-iWARP.
+const fn siw(on: On, backend: Backend, limit: u64, commands: &'static [&'static str]) -> Work {
+    Work::Vm(Vm { transport: Transport::Siw, ..Vm::new(on, backend, limit, commands) })
+}
+
+/// After a build that only this step needs.
+const fn after(before: fn(&crate::context::Context) -> anyhow::Result<()>, vm: Vm) -> Work {
+    Work::Vm(Vm { before: Some(before), ..vm })
+}
+
+/// In one machine, whose clock counts instructions.
+const fn counted(on: On, transport: Transport, commands: &'static [&'static str]) -> Work {
+    Work::Vm(Vm { counted_clock: true, transport, ..Vm::new(on, Own, 300, commands) })
+}
+
+/// Random programs from a file, on soft-iWARP. All but a fiftieth must agree, the others may stay undecided.
+const fn differential_on_siw(backend: Backend) -> Work {
+    let commands = &["prlimit --nofile=65536:65536 @differential --backend {backend} --deadline 2880 --batch 20 \
+         --failures 3 --least 980 --programs 1000 --iwarp --from @differential/--programs1000--iwarp"];
+    let vm = Vm::new(V6_12, backend, 3600, commands);
+    after(differential::write_for_siw, Vm { transport: Transport::Siw, counted_clock: true, memory: 1024, ..vm })
+}
 
 /// Builds the programs that the VM runs.
-const BUILD_FOR_GUEST: Work = BuildForGuest(
+const BUILD_FOR_GUEST: Work = Cargo(
     "build --release --lib --bins -p cmid-check -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
      -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p replog -p ticker -p udping -p wildcard --features \
      cmid-check/verbs,cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
      loops/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
 );
 
-/// Clients on two devices of the VM.
-const WILDCARD: &str = "wildcard --device verbs 10.99.0.2=rxe0 10.98.0.2=rxe2 10.99.0.1=rxe0 10.98.0.2=rxe2";
+/// The scenarios of conformance of a speed, on a driver, with a program and variables.
+macro_rules! conformance {
+    ($speed:literal) => {
+        conformance!("@conformance", $speed, "")
+    };
+    ($program:literal, $speed:literal, $driver:literal) => {
+        &[concat!(
+            $program,
+            " --device verbs --speed ",
+            $speed,
+            " {rereg-shim} --report %conformance-reports/{environment}-",
+            $speed,
+            ".json --recorded {root}/tests/conformance/results/{environment}.json",
+            $driver
+        )]
+    };
+}
+/// The same on soft-iWARP.
+const CONFORMANCE_ON_SIW: &[&str] =
+    &["@conformance --device verbs --report %conformance-reports/{environment}-fast.json \
+     --recorded {root}/tests/conformance/results/{environment}.json"];
 
-const fn step(name: &'static str, work: Work) -> Step {
-    Step { name, work }
+/// The fault scenarios of both speeds, with every driver.
+const FAULTS: &[&str] = &[
+    "@faults run --speed fast --report %faults-reports/{environment}-fast.json",
+    "@faults run --speed slow --report %faults-reports/{environment}-slow.json",
+];
+
+const RPING: &str = "ours=@rping sh pairs+rping";
+/// 20 connections: enough that several are in progress at a time.
+const CMTIME: &str = "sh cmtime sh @cmtime {backend} 20 10.99.0.1 interop epoll mio";
+const UCMATOSE: &str = "ours=@kernel-cmatose sh pairs+ucmatose";
+const PERFTEST: &str = "ours=@kernel-perftest sh pairs+perftest";
+const PEERS: &[&str] = &[RPING, CMTIME, UCMATOSE, PERFTEST];
+const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
+const BLOCKING: &[&str] =
+    &["waits=@kernel-waits rping=@rping conformance=@conformance kernel_device=@kernel-device sh blocking"];
+/// All but a fiftieth of random programs must agree. The timers of 6.1 are longer, so it runs fewer.
+const RANDOM_2000: &[&str] =
+    &["prlimit --nofile=65536:65536 @differential --backend {backend} --programs 2000 --least 1960 --deadline 2880"];
+const RANDOM_500: &[&str] = &[
+    "prlimit --nofile=65536:65536 @differential --backend {backend} --old --programs 500 --least 490 --deadline 2880",
+];
+/// As many as fit into 70 seconds. No new one begins after 300.
+const RANDOM: &[&str] = &[
+    "prlimit --nofile=65536:65536 @differential --backend {backend} {old} --programs 100000 --seconds 70 --deadline 300",
+];
+const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations"];
+/// `cmid-check` in one machine, with the name of its report.
+macro_rules! check {
+    ($report:literal) => {
+        &[concat!(
+            "@cmid-check --backend kernel --address 10.99.0.1 --connections 50 --verbose --json %check-reports/",
+            $report
+        )]
+    };
 }
 
-/// Cheap steps and those that only need Rust come first.
+/// Cheap steps come first. [`runner`](crate::runner) says which run at the same time.
+#[rustfmt::skip]
 const STEPS: &[Step] = &[
-    step("format", Cargo("fmt --all --check")),
-    step("spelling", Host(checks::spelling)),
-    step("dependencies of cmid-proto", Host(checks::proto_dependencies)),
-    step("licences, bans and sources of dependencies", Host(checks::licences)),
-    step("advisories of dependencies", Host(checks::advisories)),
-    step("cmid-mio without rdma-core", Host(checks::mio_without_rdma_core)),
-    step("packages for rdma-sys", Host(host::prepare)),
-    // Two at a time. A build waits for another one with the same profile, so the profiles alternate.
-    step("clippy", Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
-    step("the programs of the comparison with C", Beside(versus::prepare)),
-    step("each feature by itself", Beside(checks::features)),
-    step("build for the VM", BUILD_FOR_GUEST),
-    step("documentation", CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], "doc --workspace --no-deps --all-features")),
-    step("tests", Beside(conformance::tests)),
-    step(
-        "a loop sees what another thread writes to memory, in a release build",
-        Cargo("test --release --package cmid-verbs --test flag_loop"),
-    ),
-    step("tests of cmid-verbs", Cargo("test -p cmid-verbs --features headers,scripted-data,scripted-kernel")),
-    step("cmid-verbs with rdma-sys", Cargo("test -p cmid-verbs --all-features --lib --test layout")),
-    step("a program starts without rdma-core", Beside(|context| scripts::on_host(context, "without-rdma-core.sh"))),
-    step("what the core costs", Beside(bench::check)),
-    step("coverage of cmid-proto", Beside(coverage::run)),
-    step("what must not compile does not, for the reason it names", Beside(compile_fail::check)),
-    // Three at a time. The longest come first, so that all lanes end at about the same time.
-    step("a static program without rdma-core", BuildAndRun(ANY, OWN, static_program::build_and_run)),
-    step("the device under AddressSanitizer", BuildAndRun(ANY, Librdmacm, sanitize::device)),
-    step("conformance on soft-RoCE", Report(ANY, Librdmacm, 900, conformance::in_guest)),
+    step("format", 5, Cargo("fmt --all --check")),
+    step("spelling", 10, Alone(checks::spelling)),
+    step("dependencies of cmid-proto", 1, Alone(checks::proto_dependencies)),
+    step("licences, bans and sources of dependencies", 5, Alone(checks::licences)),
+    step("advisories of dependencies", 10, Alone(checks::advisories)),
+    step("cmid-mio without rdma-core", 10, Alone(checks::mio_without_rdma_core)),
+    step("packages for rdma-sys", 1, Alone(host::prepare)),
+    // Two at a time. A build waits for another one in the same folder, so the profiles alternate. The VMs need their programs.
+    step("clippy", 150, Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
+    step("the programs of the comparison with C", 150, Beside(versus::prepare)),
+    step("each feature by itself", 90, Beside(checks::features)),
+    step("build for the VM", 400, BUILD_FOR_GUEST),
+    // Three at a time. The longest come first.
+    step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh handshake"]))),
+    step("the device under AddressSanitizer", 150, Work::Vm(sanitize::device(ANY, Librdmacm))),
+    step("conformance on soft-RoCE", 250, vm(ANY, Librdmacm, 900, conformance!("fast"))),
     // On both backends.
-    step("instructions over C, and idle drivers", GuestCommand(V6_12, Librdmacm, versus::LIMIT, versus::command)),
-    step("faults on soft-RoCE", Report(V6_12, Librdmacm, 600, faults::in_guest)),
-    step("conformance of the kernel backend on soft-RoCE", Report(ANY, OWN, 900, conformance::quickly)),
-    step("10,000 cycles with io-epoll", Guest(ANY, Librdmacm, 900, "soak cycles --driver epoll --device verbs")),
-    step(
-        "random programs: the simulator and the kernel agree",
-        GuestCommand(ANY, Librdmacm, differential::LIMIT, differential::command),
-    ),
-    step("cmid-verbs by itself", Guest(ANY, Librdmacm, 300, "kernel-device")),
-    step("connections on the kernel's own interface", Guest(ANY, OWN, 120, "kernel-cm")),
-    step("the kernel's interface is missing or forbidden", Guest(ANY, OWN, 120, "kernel-open")),
-    step("a device goes from under cmid-verbs", Guest(ANY, Librdmacm, 300, "kernel-device removal")),
-    step("cmid-verbs opens the devices that it uses", Guest(ANY, Librdmacm, 300, "kernel-device opened")),
-    step("cmid-verbs where ibacm is silent", Guest(ANY, Librdmacm, 300, "kernel-device ibacm")),
-    step("re-registration by the kernel itself, and fencing", GuestCommand(ANY, Librdmacm, 300, scripts::rereg)),
-    step("the lost wake-up of librdmacm", Guest(ANY, Librdmacm, 120, "kernel-lost-wakeup")),
-    step("random programs on the data path", Guest(V6_12, OWN, 300, "differential --data --seed 1 --programs 200")),
-    step("rping against rdma-core's", GuestCommand(ANY, Librdmacm, 600, scripts::rping)),
-    step("cmtime against rdma-core's", GuestCommand(ANY, Librdmacm, 300, cmtime::command)),
-    step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
-    step("each event loop on soft-RoCE", Guest(ANY, OWN, 120, "loops --device verbs")),
-    step("market data and orders", Guest(ANY, OWN, 120, "ticker demo --device verbs --ticks 500")),
-    step("errors of users of replog and ticker", GuestCommand(ANY, OWN, 300, scripts::user_errors)),
-    step("a replicated log under kills", Guest(ANY, OWN, 300, "replog torture --election-timeout 1000")),
-    step("a wildcard server on two devices", Guest(ANY, OWN, 120, WILDCARD)),
-    step("a foreign data path", Guest(ANY, OWN, 120, "foreign")),
-    step("nothing blocks in io-mio and io-epoll", GuestCommand(ANY, Librdmacm, 600, scripts::blocking)),
-    step("a listener moves between threads", Guest(ANY, Librdmacm, 300, "soak listener --driver mio --device verbs")),
-    step("more peers than the backlog", Guest(ANY, Librdmacm, 300, "soak flood --device verbs")),
-    step("the device goes and comes back", Guest(ANY, Librdmacm, 300, "soak removal --device verbs")),
+    step("instructions over C, and idle drivers", 200, vm(V6_12, Librdmacm, versus::LIMIT, &[versus::QUICK])),
+    step("faults on soft-RoCE", 150, vm(V6_12, Librdmacm, 600, &["@faults run --speed fast --driver epoll --report %faults-reports/{environment}-fast.json"])),
+    step("conformance of the kernel backend on soft-RoCE", 120, vm(ANY, Own, 900, conformance!("@conformance", "fast", " --driver epoll"))),
+    step("10,000 cycles with io-epoll", 100, vm(ANY, Librdmacm, 900, &["@soak cycles --driver epoll --device verbs"])),
+    step("random programs: the simulator and the kernel agree", 90, vm(ANY, Librdmacm, 420, RANDOM)),
+    step("cmid-verbs by itself", 40, vm(ANY, Librdmacm, 300, &["@kernel-device"])),
+    step("connections on the kernel's own interface", 20, vm(ANY, Own, 120, &["@kernel-cm"])),
+    step("the kernel's interface is missing or forbidden", 20, vm(ANY, Own, 120, &["@kernel-open"])),
+    step("a device goes from under cmid-verbs", 20, vm(ANY, Librdmacm, 300, &["@kernel-device removal"])),
+    step("cmid-verbs opens the devices that it uses", 20, vm(ANY, Librdmacm, 300, &["@kernel-device opened"])),
+    step("cmid-verbs where ibacm is silent", 20, vm(ANY, Librdmacm, 300, &["@kernel-device ibacm"])),
+    step("re-registration by the kernel itself, and fencing", 20, vm(ANY, Librdmacm, 300, REREG)),
+    step("the lost wake-up of librdmacm", 20, vm(ANY, Librdmacm, 120, &["@kernel-lost-wakeup"])),
+    step("random programs on the data path", 60, vm(V6_12, Own, 300, &["@differential --data --seed 1 --programs 200"])),
+    step("rping against rdma-core's", 60, vm(ANY, Librdmacm, 600, &[RPING])),
+    step("cmtime against rdma-core's", 40, vm(ANY, Librdmacm, 300, &[CMTIME])),
+    step("datagrams and multicast", 40, vm(ANY, Librdmacm, 600, &["ours=@udping sh pairs+datagrams"])),
+    step("each event loop on soft-RoCE", 20, vm(ANY, Own, 120, &["@loops --device verbs"])),
+    step("market data and orders", 20, vm(ANY, Own, 120, &["@ticker demo --device verbs --ticks 500"])),
+    step("errors of users of replog and ticker", 40, vm(ANY, Own, 300, &["replog=@replog ticker=@ticker sh user-errors"])),
+    step("a replicated log under kills", 60, vm(ANY, Own, 300, &["@replog torture --election-timeout 1000"])),
+    step("a wildcard server on two devices", 20, vm(ANY, Own, 120, &["@wildcard --device verbs 10.99.0.2=rxe0 10.98.0.2=rxe2 10.99.0.1=rxe0 10.98.0.2=rxe2"])),
+    step("a foreign data path", 20, vm(ANY, Own, 120, &["@foreign"])),
+    step("nothing blocks in io-mio and io-epoll", 90, vm(ANY, Librdmacm, 600, BLOCKING)),
+    step("a listener moves between threads", 30, vm(ANY, Librdmacm, 300, &["@soak listener --driver mio --device verbs"])),
+    step("more peers than the backlog", 30, vm(ANY, Librdmacm, 300, &["@soak flood --device verbs"])),
+    step("the device goes and comes back", 30, vm(ANY, Librdmacm, 300, &["@soak removal --device verbs"])),
+    // Beside the VMs, two at a time. Those that wait for the build of the tests are after others.
+    step("documentation", 70, Cargo("RUSTDOCFLAGS=-Dwarnings doc --workspace --no-deps --all-features")),
+    step("tests", 500, Beside(checks::tests)),
+    step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
+    step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
+    step("coverage of cmid-proto", 90, Beside(checks::coverage)),
+    step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
+    step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
+    step("examples in documentation", 80, Beside(checks::examples)),
+    step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh"))),
 ];
 
 /// The steps that take too long for the daily programme: `cargo xtask test --slow`. The kernel waits for an answer
-/// for up to 17 minutes. Such scenarios all wait at the same time.
+/// for up to 17 minutes, and a minute follows it.
+#[rustfmt::skip]
 const SLOW: &[Step] = &[
-    step("packages for rdma-sys", Host(host::prepare)),
-    step("build for the VM", BUILD_FOR_GUEST),
-    step("cmid-verbs by itself", Guest(V6_1, Librdmacm, 300, "kernel-device")),
-    step("connections on the kernel's own interface", Guest(V6_1, OWN, 120, "kernel-cm")),
-    step("the kernel's interface is missing or forbidden", Guest(V6_1, OWN, 120, "kernel-open")),
-    step("a device goes from under cmid-verbs", Guest(V6_1, Librdmacm, 300, "kernel-device removal")),
-    step("conformance on soft-RoCE", Report(V6_1, Librdmacm, 900, conformance::in_guest)),
-    step("conformance of the kernel backend on soft-RoCE", Report(V6_1, OWN, 900, conformance::in_guest)),
-    step("cmid-verbs by itself, on the kernel backend", Guest(V6_12, OWN, 300, "kernel-device")),
-    step("cmid-verbs by itself, with ibv_post_send", Guest(V6_12, OWN, 300, "kernel-device classic")),
-    step("conformance with ibv_post_send", Report(V6_12, OWN, 900, conformance::with_classic_posts)),
-    step("conformance with the bindings of rdma-sys", Report(V6_12, Librdmacm, 900, conformance::with_rdma_sys)),
-    step("a device goes from under the kernel backend", Guest(V6_12, OWN, 300, "kernel-device removal")),
-    step("the kernel backend opens the devices that it uses", Guest(V6_12, OWN, 300, "kernel-device opened")),
-    step("the kernel backend where ibacm is silent", Guest(V6_12, OWN, 300, "kernel-device ibacm")),
-    step("nothing blocks on the kernel backend", GuestCommand(V6_12, OWN, 900, scripts::blocking)),
-    step(
-        "a listener moves between threads, on the kernel backend",
-        Guest(V6_12, OWN, 300, "soak listener --driver mio --device verbs"),
-    ),
-    step(
-        "a replicated log under 200 kills",
-        Guest(V6_12, OWN, 3600, "replog torture --rounds 200 --election-timeout 1000"),
-    ),
-    step(
-        "a replicated log with two reactors under 50 kills",
-        Guest(V6_12, OWN, 900, "replog torture --rounds 50 --reactors 2 --election-timeout 1000"),
-    ),
-    step("10,000 cycles with io-mio", Guest(V6_12, Librdmacm, 900, "soak cycles --driver mio --device verbs")),
-    step(
-        "10,000 cycles with io-epoll, on the kernel backend",
-        Guest(V6_12, OWN, 900, "soak cycles --driver epoll --device verbs"),
-    ),
-    step(
-        "2,000 random programs: the simulator and the kernel backend agree",
-        GuestCommand(V6_12, OWN, differential::LONG_LIMIT, differential::at_length),
-    ),
-    step("re-registration by the kernel itself, and fencing", GuestCommand(V6_1, Librdmacm, 300, scripts::rereg)),
-    step("under AddressSanitizer, with every driver", BuildAndRun(V6_12, Librdmacm, sanitize::all_drivers)),
-    step("under AddressSanitizer, with one driver", BuildAndRun(V6_1, Librdmacm, sanitize::one_driver)),
-    step("under AddressSanitizer, on the kernel backend", BuildAndRun(V6_12, OWN, sanitize::one_driver)),
-    step("the demonstrations", Host(demo::run)),
-    step("the product crates as packages", Host(scripts::product_crates)),
-    step("the interface of the last release", Host(checks::interface)),
-    step("the programs as a Debian package", Host(scripts::debian_package)),
-    step("the book of docs/", Host(scripts::book)),
-    step("every state of small worlds", Cargo("run --release --package cmid-exploration")),
-    step("mutants of the core", Host(mutants::all)),
-    step(
-        "50,000 random programs of each kind",
-        CargoWith(&[("PROPTEST_CASES", "50000")], "test --release -p cmid-model --all-features --test random"),
-    ),
-    step(
-        "a replicated log on three machines under 50 cuts of power and links",
-        Guests("6.12", |context| power::cuts(context, &power::FIFTY)),
-    ),
-    step("market data over a wire that loses packets", GuestCommand(V6_12, OWN, 1200, scripts::ticker_loss)),
-    step("market data and orders between machines", Guests("6.12", scripts::ticker_between_machines)),
-    step("rping between machines with unlike kernels", Guests("6.1 and 6.12", scripts::between_machines)),
-    step("faults on soft-RoCE, with every driver, kernel and backend", Guests("6.1 and 6.12", faults::at_length)),
-    step(
-        "2,000 random programs: the simulator and the kernel agree",
-        GuestCommand(V6_12, Librdmacm, differential::LONG_LIMIT, differential::at_length),
-    ),
-    step(
-        "500 random programs: the simulator and the older kernel agree",
-        GuestCommand(V6_1, Librdmacm, differential::LONG_LIMIT, differential::at_length),
-    ),
-    step("cmid-check in one machine, on soft-RoCE and soft-iWARP", Guests("6.1 and 6.12", check::on_one_machine)),
-    step("cmid-check between two machines, on soft-RoCE", Guests("6.12", check::on_roce)),
-    step("cmid-check between two machines, on soft-iWARP", Guests("6.12", check::on_iwarp)),
-    step("ib_send_lat -R of perftest", GuestCommand(V6_12, OWN, 200, scripts::perftest)),
-    step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
-    step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
-    step("rping, cmtime, ucmatose and perftest as peers on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
-    step(
-        "rping, cmtime, ucmatose and perftest as peers over librdmacm on soft-iWARP",
-        Report(V6_12, Librdmacm, 600, iwarp::peers),
-    ),
-    step(
-        "1,000 random programs: the simulator and the kernel backend agree on soft-iWARP",
-        Report(V6_12, OWN, differential::LONG_LIMIT, differential::on_siw),
-    ),
-    step(
-        "1,000 random programs: the simulator and librdmacm agree on soft-iWARP",
-        Report(V6_12, Librdmacm, differential::LONG_LIMIT, differential::on_siw),
-    ),
-    step("posts and completions on soft-iWARP", Report(V6_12, OWN, 300, iwarp::posts)),
-    step("posts and completions on soft-iWARP, over librdmacm", Report(V6_12, Librdmacm, 300, iwarp::posts)),
-    step("calls that wait for a peer on soft-iWARP", Report(V6_12, OWN, 300, iwarp::waits)),
-    step("calls of librdmacm that wait for a peer on soft-iWARP", Report(V6_12, Librdmacm, 300, iwarp::waits)),
-    step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),
-    step("the core's tests and the bindings on aarch64", Host(chroot::aarch64)),
-    step("a crate outside of the workspace on bare Debian 13", Host(chroot::outside)),
-    step("what README names, with Debian 13's own Rust", Host(chroot::own_rust)),
-    step("the programme of every day on Debian 13", Host(chroot::programme)),
+    step("packages for rdma-sys", 1, Alone(host::prepare)),
+    step("build for the VM", 400, BUILD_FOR_GUEST),
+    step("slow conformance on soft-RoCE, 6.1", 1300, vm(V6_1, Librdmacm, 1500, conformance!("slow"))),
+    step("slow conformance on soft-RoCE, 6.12", 1300, vm(V6_12, Librdmacm, 1500, conformance!("slow"))),
+    step("slow conformance of the kernel backend, 6.1", 1300, vm(V6_1, Own, 1500, conformance!("slow"))),
+    step("slow conformance of the kernel backend, 6.12", 1300, vm(V6_12, Own, 1500, conformance!("slow"))),
+    step("cmid-verbs by itself", 40, vm(V6_1, Librdmacm, 300, &["@kernel-device"])),
+    step("connections on the kernel's own interface", 20, vm(V6_1, Own, 120, &["@kernel-cm"])),
+    step("the kernel's interface is missing or forbidden", 20, vm(V6_1, Own, 120, &["@kernel-open"])),
+    step("a device goes from under cmid-verbs", 20, vm(V6_1, Librdmacm, 300, &["@kernel-device removal"])),
+    step("conformance on soft-RoCE", 300, vm(V6_1, Librdmacm, 900, conformance!("fast"))),
+    step("conformance of the kernel backend on soft-RoCE", 300, vm(V6_1, Own, 900, conformance!("fast"))),
+    step("cmid-verbs by itself, on the kernel backend", 40, vm(V6_12, Own, 300, &["@kernel-device"])),
+    step("cmid-verbs by itself, with ibv_post_send", 40, vm(V6_12, Own, 300, &["@kernel-device classic"])),
+    step("conformance with ibv_post_send", 250, vm(V6_12, Own, 900, conformance!("CMID_POST_CALLS=classic @conformance", "fast", ""))),
+    step("conformance with the bindings of rdma-sys", 400, after(checks::conformance_with_rdma_sys,
+        Vm::new(V6_12, Librdmacm, 900, conformance!("@x86_64-unknown-linux-gnu/release/conformance", "fast", " --driver epoll")))),
+    step("a device goes from under the kernel backend", 20, vm(V6_12, Own, 300, &["@kernel-device removal"])),
+    step("the kernel backend opens the devices that it uses", 20, vm(V6_12, Own, 300, &["@kernel-device opened"])),
+    step("the kernel backend where ibacm is silent", 20, vm(V6_12, Own, 300, &["@kernel-device ibacm"])),
+    step("nothing blocks on the kernel backend", 90, vm(V6_12, Own, 900, BLOCKING)),
+    step("a listener moves between threads, on the kernel backend", 30, vm(V6_12, Own, 300, &["@soak listener --driver mio --device verbs"])),
+    step("a replicated log under 200 kills", 1800, vm(V6_12, Own, 3600, &["@replog torture --rounds 200 --election-timeout 1000"])),
+    step("a replicated log with two reactors under 50 kills", 500, vm(V6_12, Own, 900, &["@replog torture --rounds 50 --reactors 2 --election-timeout 1000"])),
+    step("10,000 cycles with io-mio", 100, vm(V6_12, Librdmacm, 900, &["@soak cycles --driver mio --device verbs"])),
+    step("10,000 cycles with io-epoll, on the kernel backend", 100, vm(V6_12, Own, 900, &["@soak cycles --driver epoll --device verbs"])),
+    step("2,000 random programs: the simulator and the kernel backend agree", 1500, vm(V6_12, Own, 3600, RANDOM_2000)),
+    step("re-registration by the kernel itself, and fencing", 20, vm(V6_1, Librdmacm, 300, REREG)),
+    step("under AddressSanitizer, with every driver", 1200, Work::Vm(sanitize::all_drivers(V6_12, Librdmacm))),
+    step("under AddressSanitizer, with one driver", 600, Work::Vm(sanitize::one_driver(V6_1, Librdmacm))),
+    step("under AddressSanitizer, on the kernel backend", 600, Work::Vm(sanitize::one_driver(V6_12, Own))),
+    step("the demonstrations", 60, Alone(checks::demo)),
+    step("the product crates as packages", 300, Alone(|context| context.script("packages.sh"))),
+    step("the interface of the last release", 300, Alone(checks::interface)),
+    step("the programs as a Debian package", 300, Alone(checks::debian_package)),
+    step("the book of docs/", 60, Alone(checks::book)),
+    step("every state of small worlds", 600, Cargo("run --release --package cmid-exploration")),
+    step("mutants of the core", 14400, Alone(mutants::all)),
+    step("50,000 random programs of each kind", 900, Cargo("PROPTEST_CASES=50000 test --release -p cmid-model --all-features --test random")),
+    step("a replicated log on three machines under 50 cuts of power and links", 900, Vms(Kernel::V6_12, |context| power::cuts(context, &power::FIFTY))),
+    step("market data over a wire that loses packets", 300, vm(V6_12, Own, 1200, &["ours=@ticker sh ticker-loss"])),
+    step("market data and orders between machines", 60, vm(TWO, Own, 300, &["ours=@ticker sh ticker-machines"])),
+    step("rping between machines with unlike kernels", 60, vm(On::Machines(&[Kernel::V6_1, Kernel::V6_12]), Own, 300, &["ours=@rping sh machines"])),
+    step("faults on soft-RoCE, with every driver, 6.1", 1200, vm(V6_1, Librdmacm, 900, FAULTS)),
+    step("faults on soft-RoCE, with every driver, 6.12", 1200, vm(V6_12, Librdmacm, 900, FAULTS)),
+    step("faults on the kernel backend, with every driver, 6.1", 1200, vm(V6_1, Own, 900, FAULTS)),
+    step("faults on the kernel backend, with every driver, 6.12", 1200, vm(V6_12, Own, 900, FAULTS)),
+    step("2,000 random programs: the simulator and the kernel agree", 1500, vm(V6_12, Librdmacm, 3600, RANDOM_2000)),
+    step("500 random programs: the simulator and the older kernel agree", 1500, vm(V6_1, Librdmacm, 3600, RANDOM_500)),
+    step("cmid-check in one machine, on soft-RoCE, 6.1", 120, counted(V6_1, Transport::Rxe, check!("rxe-6.1.json"))),
+    step("cmid-check in one machine, on soft-RoCE, 6.12", 120, counted(V6_12, Transport::Rxe, check!("rxe-6.12.json"))),
+    step("cmid-check in one machine, on soft-iWARP", 120, counted(V6_12, Transport::Siw, check!("siw-6.12.json"))),
+    step("cmid-check between two machines, on soft-RoCE", 120, vm(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/rxe-6.12-two-machines.json sh check"])),
+    step("cmid-check between two machines, on soft-iWARP", 120, siw(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/siw-6.12-two-machines.json sh check"])),
+    step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),
+    step("conformance on soft-iWARP", 250, siw(V6_12, Librdmacm, 900, CONFORMANCE_ON_SIW)),
+    step("conformance of the kernel backend on soft-iWARP", 250, siw(V6_12, Own, 900, CONFORMANCE_ON_SIW)),
+    step("rping, cmtime, ucmatose and perftest as peers on soft-iWARP", 200, siw(V6_12, Own, 600, PEERS)),
+    step("rping, cmtime, ucmatose and perftest as peers over librdmacm on soft-iWARP", 200, siw(V6_12, Librdmacm, 600, PEERS)),
+    step("1,000 random programs: the simulator and the kernel backend agree on soft-iWARP", 1500, differential_on_siw(Own)),
+    step("1,000 random programs: the simulator and librdmacm agree on soft-iWARP", 1500, differential_on_siw(Librdmacm)),
+    step("posts and completions on soft-iWARP", 40, siw(V6_12, Own, 300, POSTS)),
+    step("posts and completions on soft-iWARP, over librdmacm", 40, siw(V6_12, Librdmacm, 300, POSTS)),
+    step("calls that wait for a peer on soft-iWARP", 120, siw(V6_12, Own, 300, &["@kernel-iwarp-waits"])),
+    step("calls of librdmacm that wait for a peer on soft-iWARP", 120, siw(V6_12, Librdmacm, 300, &["@kernel-iwarp-waits"])),
+    step("the core's tests and the bindings on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),
+    step("a crate outside of the workspace on bare Debian 13", 300, Alone(|context| chroot::bare(context, include_str!("outside.sh")))),
+    step("what README names, with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
+    step("the programme of every day on Debian 13", 2400, Alone(chroot::programme)),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Context;
 
     #[test]
-    fn step_names_are_unique() {
+    fn names_are_unique_and_each_command_can_be_made() {
+        let context = Context::new(Kernel::default()).unwrap();
         for steps in [STEPS, SLOW] {
-            let mut names: Vec<_> = steps.iter().map(|step| step.name).collect();
-            names.sort_unstable();
-            names.dedup();
+            let names: std::collections::BTreeSet<_> = steps.iter().map(|step| step.name).collect();
             assert_eq!(names.len(), steps.len());
+            for step in steps {
+                if let Work::Vm(vm) = &step.work {
+                    assert!(!vm.lines(&context).unwrap().is_empty(), "{}", step.name);
+                }
+            }
         }
     }
 }

@@ -1,55 +1,11 @@
-//! The reports of a suite: those of runs, under `target/`, and the recorded results, which are part of the source; and
-//! the documents rendered from them.
+//! The documents rendered from recorded results, and the record of the outcomes of the last runs.
 
-use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use cmid_softroce::packages;
 
 use crate::context::Context;
-use crate::scripts;
-
-/// A suite, by the name of its folder in `tests/`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Suite(pub(crate) &'static str);
-
-impl Suite {
-    /// The directory of the reports of runs.
-    pub(crate) fn reports(self, context: &Context) -> Result<PathBuf> {
-        let directory = context.target().join(format!("{}-reports", self.0));
-        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        Ok(directory)
-    }
-
-    /// The path for the report of a new run. Removes an old report, so that it cannot be taken for this run's.
-    pub(crate) fn new_report(self, context: &Context, environment: &str, speed: &str) -> Result<PathBuf> {
-        let report = self.reports(context)?.join(format!("{environment}-{speed}.json"));
-        if report.exists() {
-            fs::remove_file(&report).with_context(|| report.display().to_string())?;
-        }
-        Ok(report)
-    }
-
-    /// The directory of the recorded results.
-    fn results(self, context: &Context) -> PathBuf {
-        context.root.join("tests").join(self.0).join("results")
-    }
-
-    /// The arguments for a run: the path of its report, and that of the recorded results, with which it compares it.
-    pub(crate) fn arguments(self, context: &Context, environment: &str, speed: &str) -> Result<[OsString; 4]> {
-        let recorded = self.results(context).join(format!("{environment}.json"));
-        let report = self.new_report(context, environment, speed)?;
-        Ok(["--report".into(), report.into(), "--recorded".into(), recorded.into()])
-    }
-
-    /// Adds the reports of the last runs to the recorded results, by the suite's program with this argument.
-    pub(crate) fn record(self, context: &Context, program: &str, argument: &str) -> Result<()> {
-        let (runs, into) = (self.reports(context)?.into_os_string(), self.results(context).into_os_string());
-        context.program(program, [argument.into(), runs, into])
-    }
-}
 
 /// The packages with tests called `documents`, which compare `docs/generated/` with its sources.
 const PACKAGES: [&str; 6] =
@@ -61,5 +17,26 @@ pub(crate) fn render(context: &Context) -> Result<()> {
     let arguments = ["test", "--quiet", "--test", "documents"].into_iter().chain(packages);
     context.cargo(&arguments.collect::<Vec<_>>(), &[("UPDATE_EXPECT", "1".as_ref())])?;
     packages::ensure(&["graphviz"])?;
-    scripts::on_host(context, "pictures.sh")
+    context.script("pictures.sh")
+}
+
+/// Makes the outcomes of the last runs of conformance, faults and cmid-check the recorded ones, and renders them.
+pub(crate) fn record(context: &Context) -> Result<()> {
+    for (suite, program, argument) in [
+        ("conformance", "--package cmid-conformance --bin conformance", "--record"),
+        ("faults", "--package cmid-faults --features verbs", "record"),
+    ] {
+        let runs = context.target().join(format!("{suite}-reports"));
+        fs::create_dir_all(&runs).with_context(|| runs.display().to_string())?;
+        let into = context.root.join("tests").join(suite).join("results");
+        context.program(program, [argument.into(), runs.into_os_string(), into.into_os_string()])?;
+    }
+    let reports = context.target().join("check-reports");
+    for entry in fs::read_dir(&reports).into_iter().flatten() {
+        let path = entry?.path();
+        let recorded = context.root.join("verbs/check/results").join(path.file_name().context("a file has a name")?);
+        fs::copy(&path, &recorded).with_context(|| recorded.display().to_string())?;
+        println!("cmid-check: {}", recorded.display());
+    }
+    render(context)
 }

@@ -11,15 +11,15 @@
 //! allocator has given out.
 
 use std::ffi::OsStr;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use cmid_softroce::{Kernel, Options};
+use cmid_softroce::Kernel;
 
 use crate::backend::Backend;
 use crate::context::Context;
-use crate::{compile_fail, guest, host, scripts};
+use crate::host;
+use crate::step::{On, Vm};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -47,14 +47,28 @@ enum Extent {
 }
 
 impl Extent {
-    /// Its name in the script.
-    fn name(self) -> &'static str {
+    /// The build and the command in the VM.
+    fn vm(self, on: On, backend: Backend) -> Vm {
         match self {
-            Extent::Device => "device",
-            Extent::OneDriver => "one-driver",
-            Extent::AllDrivers => "all-drivers",
+            Extent::Device => device(on, backend),
+            Extent::OneDriver => one_driver(on, backend),
+            Extent::AllDrivers => all_drivers(on, backend),
         }
     }
+}
+
+/// The command of an extent. A report ends the program with status 86, which is otherwise unused. The reports go to files, so
+/// that those of child processes are not missed. Freed memory is overwritten with a pattern that is no valid pointer, and kept
+/// from being reused, as far as the VM's memory suffices.
+macro_rules! command {
+    ($extent:literal) => {
+        &[concat!(
+            "programs=@unstable/x86_64-unknown-linux-gnu/debug expect={rereg} extent=",
+            $extent,
+            " ASAN_OPTIONS=exitcode=86:log_path=/tmp/sanitizer:detect_leaks=1:detect_stack_use_after_return=1",
+            ":strict_string_checks=1:max_free_fill_size=4096:free_fill_byte=219:quarantine_size_mb=64 sh sanitize",
+        )]
+    };
 }
 
 /// The VM's target. Naming it keeps build scripts and macros, which run on the host, from being instrumented.
@@ -71,63 +85,42 @@ const FLAGS: &str = "-Zsanitizer=address\x1f-Clink-arg=-rdynamic";
 /// The tests of unsafe code without a device. Not `tests/orders.rs`: loom switches stacks.
 const HOST_TESTS: &[&str] = &["test", "-p", "cmid-verbs", "--lib", "--", "--quiet"];
 
-/// A report ends the program with this status, which is otherwise unused. The reports go to files, so that those of
-/// child processes are not missed.
-const OPTIONS: &str = concat!(
-    "exitcode=86:log_path=/tmp/sanitizer:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
-    // Overwrites freed memory with a pattern that is no valid pointer.
-    ":max_free_fill_size=4096:free_fill_byte=219",
-    // Keeps freed memory from being reused, as far as the VM's memory suffices.
-    ":quarantine_size_mb=64",
-);
-
-/// Seconds in the VM; an idle machine needs a tenth of it.
-const LIMIT: u64 = 1800;
-
-/// MiB. Every byte has shadow memory.
-const MEMORY: u32 = 1024;
-
 /// Builds and runs the programs.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    build_and_run(context, arguments.kernel, arguments.backend, arguments.extent)
+    arguments.extent.vm(On::Kernel(arguments.kernel), arguments.backend).run(context)
 }
 
-/// Runs the programs of `tests/kernel`. All packages for it are installed.
-pub(crate) fn device(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
-    build_and_run(context, kernel, backend, Extent::Device)
+/// The programs of `tests/kernel`.
+pub(crate) const fn device(on: On, backend: Backend) -> Vm {
+    vm(on, backend, |context| build(context, &[]), command!("device"))
 }
 
-/// Runs also the conformance suite on one driver.
-pub(crate) fn one_driver(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
-    build_and_run(context, kernel, backend, Extent::OneDriver)
+/// Also the conformance suite on one driver.
+pub(crate) const fn one_driver(on: On, backend: Backend) -> Vm {
+    vm(on, backend, |context| build(context, SUITE), command!("one-driver"))
 }
 
-/// Runs also the conformance suite on all drivers.
-pub(crate) fn all_drivers(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
-    build_and_run(context, kernel, backend, Extent::AllDrivers)
+/// Also the conformance suite on all drivers.
+pub(crate) const fn all_drivers(on: On, backend: Backend) -> Vm {
+    vm(on, backend, |context| build(context, SUITE), command!("all-drivers"))
 }
 
-fn build_and_run(context: &Context, kernel: Kernel, backend: Backend, extent: Extent) -> Result<()> {
+/// The time limit leaves much room: an idle machine needs a tenth of it. Every byte has shadow memory.
+const fn vm(on: On, backend: Backend, before: fn(&Context) -> Result<()>, commands: &'static [&'static str]) -> Vm {
+    Vm { before: Some(before), memory: 1024, ..Vm::new(on, backend, 1800, commands) }
+}
+
+fn build(context: &Context, suite: &[&str]) -> Result<()> {
     cargo(context, HOST_TESTS)?;
-    let suite = if extent == Extent::Device { &[][..] } else { SUITE };
-    cargo(context, &[BUILD, suite].concat())?;
-    let timeout = Duration::from_secs(LIMIT);
-    let options = Options { kernel, timeout, memory_mib: MEMORY, ..Options::default() };
-    let programs = compile_fail::target(context).join(TARGET).join("debug").into();
-    let texts = [("expect", scripts::can_reregister(kernel)), ("extent", extent.name()), ("ASAN_OPTIONS", OPTIONS)];
-    let [expect, extent, asan] = texts.map(|(name, value)| (name, value.into()));
-    guest::run_with(
-        &options,
-        &scripts::script(scripts::SANITIZE, backend, &[("programs", programs), expect, extent, asan]),
-    )
+    cargo(context, &[BUILD, suite].concat())
 }
 
 /// Runs cargo so that the builds for the target are instrumented.
 fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
     let (first, rest) = arguments.split_at(1);
     let arguments = [first, &["--target", TARGET], rest].concat();
-    let target = compile_fail::target(context);
+    let target = context.target().join("unstable");
     let variables: [(&str, &OsStr); 4] = [
         ("RUSTC_BOOTSTRAP", "1".as_ref()),
         // Takes precedence over other variables with flags.

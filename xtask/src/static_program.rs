@@ -3,39 +3,24 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
-use cmid_softroce::Kernel;
-
-use crate::backend::Backend;
 use crate::checks::{dependencies, without_pkg_config};
 use crate::context::{Context, output};
 use crate::step::OutOfReach;
-use crate::{guest, scripts};
+use anyhow::{Result, ensure};
 
 const PROGRAM: &str = "handshake";
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// Builds it, checks it, and makes connections with it in the VM.
-pub(crate) fn build_and_run(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
-    build(context)?;
-    let ours = [("ours", path(context).into())];
-    guest::run(kernel, 120, &scripts::script(scripts::HANDSHAKE, backend, &ours), Vec::new())
-}
-
 /// Builds it for musl, without headers of rdma-core, and checks that it loads no library.
-fn build(context: &Context) -> Result<()> {
+pub(crate) fn build(context: &Context) -> Result<()> {
     ensure!(!dependencies(context, PROGRAM)?.contains("rdma-sys"), "{PROGRAM} depends on rdma-sys");
     add_target(context)?;
     without_pkg_config(context, &["build", "--release", "--package", PROGRAM, "--target", TARGET])?;
-    let program = path(context);
+    let program = context.target().join(TARGET).join("release").join(PROGRAM);
     let headers = output(Command::new("readelf").args(["--wide", "--dynamic", "--program-headers"]).arg(&program))?;
     let wanted = wants(&headers);
     ensure!(wanted.is_empty(), "{} is not static:\n{}", program.display(), wanted.join("\n"));
     Ok(())
-}
-
-fn path(context: &Context) -> PathBuf {
-    context.target().join(TARGET).join("release").join(PROGRAM)
 }
 
 /// Installs the standard library for the target if it is missing.

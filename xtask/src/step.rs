@@ -1,46 +1,67 @@
-//! A step of a programme: its work, its place, and its outcome.
+//! A step of a programme is data: its name, its time, and its work.
 
-use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Error, Result};
-use cmid_softroce::Kernel;
+use anyhow::Result;
+use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
+use crate::command::{self, Line};
 use crate::context::Context;
-use crate::{guest, scripts};
+use crate::guest;
 
 /// A step of a programme.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
+    /// The seconds that it takes, roughly, on two quiet cores where nothing is built.
+    pub(crate) seconds: u64,
     pub(crate) work: Work,
 }
 
-/// The work of a step. Arguments are separated by blanks.
+/// The work of a step.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Runs cargo with these arguments.
+    /// cargo with these words, beside another step. Words `NAME=VALUE` at the front are variables.
     Cargo(&'static str),
-    /// The same with variables set.
-    CargoWith(&'static [(&'static str, &'static str)], &'static str),
-    /// Runs a function on the host, and nothing beside it.
-    Host(fn(&mut Context) -> Result<()>),
-    /// Runs a function on the host, beside another step.
+    /// A function on the host, beside another step.
     Beside(fn(&mut Context) -> Result<()>),
-    /// Builds with cargo the programs that a later step runs in the VM.
-    BuildForGuest(&'static str),
-    /// Runs a program of the release build in the VM, with its arguments, for at most this many seconds.
-    Guest(On, Backend, u64, &'static str),
-    /// Runs a command in the VM, which the function makes, for at most this many seconds.
-    GuestCommand(On, Backend, u64, fn(&Context, Kernel, Backend) -> Vec<OsString>),
-    /// Runs one command in one VM, for at most this many seconds, and evaluates its report.
-    Report(On, Backend, u64, fn(&Context, Kernel, Backend, u64) -> Result<()>),
-    /// Makes a build of its own and runs it in the VM.
-    BuildAndRun(On, Backend, fn(&Context, Kernel, Backend) -> Result<()>),
-    /// Runs a function with several VMs, on these kernels.
-    Guests(&'static str, fn(&mut Context) -> Result<()>),
+    /// A function on the host, alone.
+    Alone(fn(&mut Context) -> Result<()>),
+    /// Commands in VMs.
+    Vm(Vm),
+    /// A function with several VMs of this kernel, alone.
+    Vms(Kernel, fn(&mut Context) -> Result<()>),
+}
+
+/// Commands in VMs, one after the other, each in a VM of its own.
+#[derive(Debug)]
+pub(crate) struct Vm {
+    pub(crate) on: On,
+    pub(crate) backend: Backend,
+    pub(crate) transport: Transport,
+    /// The time limit of each command, in seconds.
+    pub(crate) limit: u64,
+    /// In MiB.
+    pub(crate) memory: u32,
+    /// [`Options::counted_clock`].
+    pub(crate) counted_clock: bool,
+    /// What is done on the host before.
+    pub(crate) before: Option<fn(&Context) -> Result<()>>,
+    /// In the form of [`command`].
+    pub(crate) commands: &'static [&'static str],
+}
+
+/// The kernel of a VM.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum On {
+    /// The selected kernel.
+    Selected,
+    /// This kernel, independent of the selection.
+    Kernel(Kernel),
+    /// A machine of each, on one wire, that run the same command.
+    Machines(&'static [Kernel]),
 }
 
 /// A kind of steps that run at the same time.
@@ -62,33 +83,62 @@ impl Lane {
     }
 }
 
-/// The kernel that a step runs on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum On {
-    /// The selected kernel.
-    Selected,
-    /// This kernel, independent of the selection.
-    Kernel(Kernel),
-}
+impl Vm {
+    /// These commands on soft-RoCE.
+    pub(crate) const fn new(on: On, backend: Backend, limit: u64, commands: &'static [&'static str]) -> Self {
+        let transport = Transport::Rxe;
+        Vm { on, backend, transport, limit, memory: 512, counted_clock: false, before: None, commands }
+    }
 
-impl On {
-    fn kernel(self, context: &Context) -> Kernel {
-        match self {
-            On::Selected => context.kernel,
-            On::Kernel(kernel) => kernel,
+    /// The machines of a command.
+    fn machines(&self, selected: Kernel, line: &Line) -> Vec<Options> {
+        let machine = |kernel| Options {
+            kernel,
+            transport: self.transport,
+            timeout: Duration::from_secs(self.limit),
+            memory_mib: self.memory,
+            counted_clock: self.counted_clock,
+            writable: line.folders(),
+            ..Options::default()
+        };
+        self.kernels(selected).into_iter().map(machine).collect()
+    }
+
+    fn kernels(&self, selected: Kernel) -> Vec<Kernel> {
+        match self.on {
+            On::Selected => vec![selected],
+            On::Kernel(kernel) => vec![kernel],
+            On::Machines(kernels) => kernels.to_vec(),
         }
+    }
+
+    /// The commands for this selection, and the machines that each runs in.
+    pub(crate) fn lines(&self, context: &Context) -> Result<Vec<(Line, Vec<Options>)>> {
+        let kernels = self.kernels(context.kernel);
+        let line = |text: &&str| {
+            let line = command::line(context, kernels[0], self.backend, self.transport, text)?;
+            let machines = self.machines(context.kernel, &line);
+            Ok((line, machines))
+        };
+        self.commands.iter().map(line).collect()
+    }
+
+    /// Runs the commands. Each must end with status 0, and leave the reports that its line names.
+    pub(crate) fn run(&self, context: &Context) -> Result<()> {
+        self.before.map_or(Ok(()), |before| before(context))?;
+        for (line, machines) in self.lines(context)? {
+            line.begin()?;
+            guest::run(&machines, &line.words)?;
+            line.end()?;
+        }
+        Ok(())
     }
 }
 
 impl Work {
     /// Whether it is useless without the VM.
     pub(crate) fn needs_vm(&self) -> bool {
-        !matches!(self, Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::Beside(_))
-    }
-
-    /// Whether it is one command in one VM.
-    pub(crate) fn is_one_guest(&self) -> bool {
-        matches!(self, Work::Guest(..) | Work::GuestCommand(..) | Work::Report(..))
+        matches!(self, Work::Vm(_) | Work::Vms(..))
     }
 
     /// The kind of steps that run at the same time, if they follow one another. `None` for a step that runs alone.
@@ -96,76 +146,61 @@ impl Work {
     /// A build waits for another one only if both are in the same folder of `target/`.
     pub(crate) fn lane(&self) -> Option<Lane> {
         match self {
-            Work::Cargo(_) | Work::CargoWith(..) | Work::Beside(_) | Work::BuildForGuest(_) => Some(Lane::Host),
-            Work::Guest(..) | Work::GuestCommand(..) | Work::Report(..) | Work::BuildAndRun(..) => Some(Lane::Vm),
-            Work::Host(_) | Work::Guests(..) => None,
+            Work::Cargo(_) | Work::Beside(_) => Some(Lane::Host),
+            Work::Vm(Vm { on: On::Machines(_), .. }) | Work::Alone(_) | Work::Vms(..) => None,
+            Work::Vm(_) => Some(Lane::Vm),
         }
     }
 
     /// Where it runs, as text.
-    pub(crate) fn place(&self, context: &Context) -> String {
+    pub(crate) fn place(&self, selected: Kernel) -> String {
         match self {
-            Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::Beside(_) | Work::BuildForGuest(_) => {
-                "host".to_owned()
+            Work::Cargo(_) | Work::Beside(_) | Work::Alone(_) => "host".to_owned(),
+            Work::Vm(vm) => {
+                let kernels: Vec<_> = vm.kernels(selected).into_iter().map(Kernel::series).collect();
+                format!("VM, {} {}, {}", vm.transport, kernels.join(" and "), vm.backend.name())
             }
-            Work::Guest(on, ..) | Work::GuestCommand(on, ..) | Work::Report(on, ..) | Work::BuildAndRun(on, ..) => {
-                format!("VM, kernel {}", on.kernel(context))
-            }
-            Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
+            Work::Vms(kernel, _) => format!("VMs, rxe {kernel}"),
+        }
+    }
+
+    /// What it runs, as the programme states it.
+    pub(crate) fn commands(&self) -> String {
+        match self {
+            Work::Cargo(words) => format!("cargo {words}"),
+            Work::Vm(vm) => vm.commands.join("; "),
+            Work::Beside(_) | Work::Alone(_) | Work::Vms(..) => "a function of xtask".to_owned(),
         }
     }
 
     /// Does the work.
     pub(crate) fn run(&self, context: &mut Context) -> Result<()> {
         match self {
-            Work::Cargo(arguments) | Work::BuildForGuest(arguments) => context.cargo(&words(arguments), &[]),
-            Work::CargoWith(variables, arguments) => {
-                let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
-                context.cargo(&words(arguments), &variables)
+            Work::Cargo(text) => {
+                let is_variable = |word: &&&str| word.contains('=') && !word.starts_with('-');
+                let words: Vec<_> = text.split_whitespace().collect();
+                let (variables, words) = words.split_at(words.iter().take_while(is_variable).count());
+                let variables = variables.iter().filter_map(|word| word.split_once('='));
+                let variables: Vec<_> = variables.map(|(name, value)| (name, value.as_ref())).collect();
+                context.cargo(words, &variables)
             }
-            Work::Host(own) | Work::Beside(own) | Work::Guests(_, own) => own(context),
-            Work::Guest(on, backend, limit, command) => {
-                let command = scripts::program(context, *backend, &words(command));
-                guest::run(on.kernel(context), *limit, &command, Vec::new())
-            }
-            Work::GuestCommand(on, backend, limit, command) => {
-                let kernel = on.kernel(context);
-                guest::run(kernel, *limit, &command(context, kernel, *backend), Vec::new())
-            }
-            Work::Report(on, backend, limit, own) => own(context, on.kernel(context), *backend, *limit),
-            Work::BuildAndRun(on, backend, own) => own(context, on.kernel(context), *backend),
+            Work::Beside(own) | Work::Alone(own) | Work::Vms(_, own) => own(context),
+            Work::Vm(vm) => vm.run(context),
         }
     }
-}
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
 }
 
 /// The outcome of a step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Outcome {
     Passed(Duration),
     Failed(Duration),
-    /// Left out on request.
-    LeftOut,
-    /// This machine does not reach a server or resource that the step needs: [`OutOfReach`].
-    OutOfReach(&'static str),
+    /// Left out on request, by this option.
+    LeftOut(&'static str),
+    /// [`OutOfReach`], with its text.
+    OutOfReach(String),
     /// An earlier step failed.
     NotReached,
-}
-
-impl Outcome {
-    /// The outcome for the result of a step that took this long.
-    pub(crate) fn of(result: &Result<()>, time: Duration) -> Self {
-        match result {
-            Ok(()) => Outcome::Passed(time),
-            Err(error) => match error.downcast_ref() {
-                Some(OutOfReach(what)) => Outcome::OutOfReach(what),
-                None => Outcome::Failed(time),
-            },
-        }
-    }
 }
 
 impl fmt::Display for Outcome {
@@ -173,8 +208,8 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Passed(time) => write!(f, "passed   {:7.1} s", time.as_secs_f32()),
             Outcome::Failed(time) => write!(f, "FAILED   {:7.1} s", time.as_secs_f32()),
-            Outcome::LeftOut => f.write_str("NOT RUN (--no-vm)"),
-            Outcome::OutOfReach(what) => write!(f, "NOT RUN ({what} is out of reach)"),
+            Outcome::LeftOut(option) => write!(f, "NOT RUN ({option})"),
+            Outcome::OutOfReach(what) => write!(f, "NOT RUN ({what})"),
             Outcome::NotReached => f.write_str("NOT RUN"),
         }
     }
@@ -182,8 +217,13 @@ impl fmt::Display for Outcome {
 
 /// The error of a step that needs an external resource which this machine does not reach. Such a step is skipped, and
 /// its programme continues.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct OutOfReach(pub(crate) &'static str);
+
+impl OutOfReach {
+    /// The exit status of a step's process.
+    pub(crate) const STATUS: u8 = 77;
+}
 
 impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,9 +232,6 @@ impl fmt::Display for OutOfReach {
 }
 
 impl std::error::Error for OutOfReach {}
-
-/// The outcome of a step, and its error.
-pub(crate) type Ended = (Outcome, Option<Error>);
 
 #[cfg(test)]
 mod tests {

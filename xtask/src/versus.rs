@@ -1,6 +1,5 @@
 //! `cargo xtask versus`: compares cmid with C, in the VM.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
-use cmid_softroce::{Kernel, Options, packages};
+use cmid_softroce::{Options, Transport, packages};
 
 use crate::backend::Backend;
 use crate::context::{Context, output};
-use crate::{guest, host};
+use crate::{command, guest, host};
 
 /// The recorded figures, from which docs/generated/performance.md is rendered.
 const RESULTS: &str = "benches/results/versus-c.json";
@@ -24,6 +23,8 @@ const SYSCALLS: &str = "benches/results/versus-syscalls.json";
 const LONG: u64 = 3600;
 /// The time limit in seconds for the figures of the tests.
 pub(crate) const LIMIT: u64 = 900;
+/// The command for those, once the programs are built.
+pub(crate) const QUICK: &str = "@versus measure --c @versus-c --rping @rping --quick";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -56,25 +57,16 @@ enum Part {
     Syscalls,
 }
 
-impl Part {
-    fn name(self) -> &'static str {
-        match self {
-            Part::Counts => "counts",
-            Part::Idle => "idle",
-            Part::Latency => "latency",
-            Part::Peers => "peers",
-            Part::Syscalls => "syscalls",
-        }
-    }
-}
-
 /// The command: builds everything, runs it in the VM, and records the figures on request.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "--bins", "-p", "rping", "--features", "rping/verbs"], &[])?;
     prepare(context)?;
+    let line = |text| command::line(context, context.kernel, Backend::default(), Transport::Rxe, text);
+    let (kernel, cpus) = (context.kernel, arguments.smp);
     if arguments.quick {
-        return guest::run(context.kernel, LIMIT, &command(context, context.kernel, Backend::default()), Vec::new());
+        let options = Options { kernel, timeout: Duration::from_secs(LIMIT), ..Options::default() };
+        return guest::run(&[options], &line(QUICK)?.words);
     }
     let directory = context.target().join("versus");
     // The figures of an earlier run must not be taken for this one's.
@@ -83,8 +75,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let files = ["figures.json", "peers.json", "syscalls.json"].map(|name| directory.join(name));
     let [figures, of_peers, syscalls] = &files;
     // Nine pairs of each figure.
-    let mut command = vec!["env".into(), "VERSUS_PARTS=10".into()];
-    command.extend(measure(context));
+    let mut command = line("VERSUS_PARTS=10 @versus measure --c @versus-c --rping @rping")?.words;
     command.extend(["--into".into(), figures.clone().into_os_string()]);
     command.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
     if arguments.parts.is_empty() || arguments.parts.contains(&Part::Peers) {
@@ -92,12 +83,13 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         command.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
     }
     if !arguments.parts.is_empty() {
-        let parts: Vec<_> = arguments.parts.iter().map(|part| part.name()).collect();
-        command.extend(["--parts".into(), parts.join(",").into()]);
+        let names = arguments.parts.iter().filter_map(ValueEnum::to_possible_value);
+        let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
+        command.extend(["--parts".into(), names.join(",").into()]);
     }
-    let (kernel, timeout, cpus) = (context.kernel, Duration::from_secs(LONG), arguments.smp);
+    let timeout = Duration::from_secs(LONG);
     let options = Options { kernel, timeout, cpus, writable: vec![directory], ..Options::default() };
-    let measured = guest::run_with(&options, &command);
+    let measured = guest::run(&[options], &command);
     // Figures are written only when they are complete. They are also valid if a limit is exceeded.
     for (file, recorded) in files.iter().zip([RESULTS, PEERS, SYSCALLS]) {
         let is_whole = arguments.parts.is_empty() || recorded != RESULTS;
@@ -119,44 +111,20 @@ fn build_peers(context: &mut Context) -> Result<PathBuf> {
     Ok(target.join("release"))
 }
 
-/// The command of the daily step. The programs must be built.
-pub(crate) fn command(context: &Context, _: Kernel, _: Backend) -> Vec<OsString> {
-    let mut command = measure(context);
-    command.push("--quick".into());
-    command
-}
-
 /// Installs Valgrind, and compiles both programs. cmid's is optimised across crates.
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(&["valgrind"])?;
-    let versus = ["build", "--profile", "lto", "--bins", "-p", "cmid-versus", "--features", "cmid-versus/verbs"];
+    let versus = ["build", "--profile", "bench", "--bins", "-p", "cmid-versus", "--features", "cmid-versus/verbs"];
     context.cargo(&versus, &[])?;
-    let program = program(context);
-    if let Some(directory) = program.parent() {
-        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    }
+    let program = context.release("versus-c");
+    fs::create_dir_all(context.target().join("release")).context("the folder of programs")?;
     let folder = context.root.join("benches/vs-c/c");
-    let mut sources = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "c") {
-            sources.push(path);
-        }
-    }
+    let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?.flatten();
+    let is_c = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "c");
+    let sources: Vec<_> = files.map(|entry| entry.path()).filter(is_c).collect();
     ensure!(!sources.is_empty(), "no C program in {}", folder.display());
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).args(sources);
     output(compiler.args(["-lrdmacm", "-libverbs"]))?;
     Ok(())
-}
-
-fn program(context: &Context) -> PathBuf {
-    context.release("versus-c")
-}
-
-/// The command to run in the VM.
-fn measure(context: &Context) -> Vec<OsString> {
-    let mut command: Vec<OsString> = vec![context.optimized("versus").into(), "measure".into()];
-    command.extend(["--c".into(), program(context).into(), "--rping".into(), context.release("rping").into()]);
-    command
 }

@@ -1,4 +1,4 @@
-//! Measures the example `ticker`.
+//! Measures the program `ticker`.
 //!
 //! `ticker-figures measure` measures the time from a tick to its order for three traders: one that polls, one that
 //! sleeps in epoll, and one over UDP and TCP. `ticker-figures count` counts the instructions with callgrind.
@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 use crate::devices::{On, on_devices};
 use crate::results::Results;
 
-/// Measures the example `ticker`.
+/// Measures the program `ticker`.
 #[derive(Debug, Parser)]
 struct Figures {
     #[command(subcommand)]

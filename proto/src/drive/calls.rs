@@ -15,8 +15,10 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let of = RequestOf { id, request: &request, deadline };
         match self.core.first_part(self.now.get(), &of) {
             Ok(Part::Uncalled) => {
-                let made = self.make(Some(&of), Part::Uncalled);
+                // The step is told after its effect, and before the calls that follow from it.
+                let made = self.make_calls(Some(&of), Part::Uncalled);
                 self.record(Step::Submit { id, request, deadline, result: Ok(()) });
+                self.follow();
                 made
             }
             Ok(part) => {

@@ -11,6 +11,8 @@ mod groups;
 mod loopback;
 mod release;
 mod requests;
+#[cfg(feature = "serde")]
+mod serialized;
 #[allow(dead_code, reason = "of the dialogues")]
 #[path = "../dialogues/start.rs"]
 mod start;

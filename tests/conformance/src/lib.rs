@@ -111,8 +111,8 @@
 //!
 //! # The program
 //!
-//! `conformance` runs the suite on the project's own drivers. `--device sim` runs anywhere, `--device verbs` in the
-//! VM (`cargo xtask softroce`). `--speed slow` runs the time-outs that take up to 17 minutes of a kernel's time,
+//! `conformance` runs the suite on the project's own drivers. `--device verbs` runs in the VM (`cargo xtask
+//! softroce`), `--device sim` anywhere; a build with the feature `verbs` has the former, one without it the latter. `--speed slow` runs the time-outs that take up to 17 minutes of a kernel's time,
 //! `--rereg-shim FILE` the scenarios that re-register memory on Linux 6.12. `--report FILE` writes the outcomes to a
 //! file, `--recorded FILE` compares them with recorded ones and fails if they differ. Those of the last recorded runs are in
 //! `tests/conformance/results/`, and rendered in `docs/generated/behaviours.md`.

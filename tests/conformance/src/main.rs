@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use args::Args;
 use clap::Parser;
 use cmid_conformance::{Report, Speed, entries};
-use cmid_harness::{Check, DeviceName, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_harness::{Check, DeviceName, OnBlocking, OnEpoll, OnMio};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -25,7 +25,9 @@ fn main() -> ExitCode {
         return record(runs, into);
     }
     match args.device {
+        #[cfg(not(feature = "verbs"))]
         DeviceName::Sim => on(&args, |set| {
+            use cmid_harness::SimEnv;
             set.add("mio", SimEnv::<OnMio<_>>::new());
             set.add("epoll", SimEnv::<OnEpoll<_>>::new());
             set.add("blocking", SimEnv::<OnBlocking<_>>::new());
@@ -38,6 +40,12 @@ fn main() -> ExitCode {
             set.add("epoll", VerbsEnv::<OnEpoll<_>>::with(rereg));
             set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
         }),
+        // Compiling the scenarios for a device takes minutes.
+        #[cfg(feature = "verbs")]
+        DeviceName::Sim => {
+            eprintln!("built with the feature `verbs`, for real devices only");
+            ExitCode::FAILURE
+        }
         #[cfg(not(feature = "verbs"))]
         DeviceName::Verbs => {
             eprintln!("built without the feature `verbs`");

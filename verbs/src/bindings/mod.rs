@@ -4,8 +4,13 @@
 //! Each type, constant and function is written once, in a macro that also lists it for `tests/layout.rs`: there the C
 //! compiler compares sizes, offsets, numbers and signatures with the installed headers.
 
-#![allow(non_camel_case_types, unreachable_pub, clippy::too_many_arguments, reason = "C's names and functions")]
-#![cfg_attr(test, allow(dead_code, reason = "tests/layout.rs reads the lists"))]
+#![allow(
+    dead_code,
+    non_camel_case_types,
+    unreachable_pub,
+    clippy::too_many_arguments,
+    reason = "C's names and functions; constants for assertions, and lists for tests/layout.rs"
+)]
 
 #[macro_use]
 mod library;

@@ -307,6 +307,7 @@ mod tests {
             (OpenError::NoNode(node.clone()), "/dev/infiniband/rdma_cm"),
             (OpenError::WrongNode(node.clone()), "/dev/infiniband/rdma_cm"),
             (OpenError::NoPermission(node), "/dev/infiniband/rdma_cm"),
+            (OpenError::NoLibrary("libibverbs.so.1 cannot be loaded".into()), "libibverbs.so.1"),
             (OpenError::NoDevice, "no RDMA device"),
             (OpenError::WaitsForIbacm("/run/ibacm.sock".into()), "/run/ibacm.sock): use the kernel backend"),
             (OpenError::WriteRefused(Errno(libc::EACCES)), "EACCES"),

@@ -5,13 +5,15 @@ use crate::{
     error::{Error, WithPath},
     packages, progress,
     tool::{self, LONG, SHORT},
-    vmlinux,
 };
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
     str::FromStr,
 };
+
+/// Extracts the kernel from a boot image.
+const VMLINUX: &str = include_str!("../vmlinux.sh");
 
 /// A kernel to boot: the newest of its series that apt offers at the first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +209,9 @@ fn prepare(into: &Path) -> Result<(), Error> {
     let unpacked = Unpacked::at(into.to_owned())?;
     let mut depmod = tool::command("depmod");
     tool::succeed(depmod.arg("--basedir").arg(into).arg(&unpacked.release), SHORT)?;
-    vmlinux::extract(&into.join(format!("boot/vmlinuz-{}", unpacked.release)), &unpacked.vmlinux())
+    let mut extract = tool::command("sh");
+    extract.args(["-euc", VMLINUX, "vmlinux.sh"]).arg(into.join(format!("boot/vmlinuz-{}", unpacked.release)));
+    tool::succeed(extract.arg(unpacked.vmlinux()), SHORT)
 }
 
 #[cfg(test)]
@@ -229,6 +233,33 @@ mod tests {
             ["linux-image-6.8.0-31-generic", "linux-modules-6.8.0-31-generic", "linux-modules-extra-6.8.0-31-generic"];
         assert_eq!(Kernel::Ubuntu.packages(&image), all);
         assert_eq!(Kernel::V6_12.packages("linux-image-6.12.9-amd64"), ["linux-image-6.12.9-amd64"]);
+    }
+
+    #[test]
+    fn a_packed_elf_comes_out_whole_and_other_images_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("elf"), b"\x7fELF and the rest").unwrap();
+        let packed = tool::output(tool::command("gzip").arg("-c").arg(path("elf")), SHORT).unwrap();
+        // One set-up sector, and the payload at an offset of 7 bytes, with something behind it.
+        let mut image = vec![0xaa; 1024 + 7];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x206..0x208].copy_from_slice(&0x20f_u16.to_le_bytes());
+        image[0x248..0x24c].copy_from_slice(&7_u32.to_le_bytes());
+        image[0x24c..0x250].copy_from_slice(&u32::try_from(packed.len()).unwrap().to_le_bytes());
+        image.extend([&packed, &b"more"[..]].concat());
+        let extract = |image: &[u8]| {
+            fs::write(path("vmlinuz"), image).unwrap();
+            let mut command = tool::command("sh");
+            command.args(["-euc", VMLINUX, "vmlinux.sh"]).args([path("vmlinuz"), path("vmlinux")]);
+            tool::succeed(&mut command, SHORT)
+        };
+        extract(&image).unwrap();
+        assert_eq!(fs::read(path("vmlinux")).unwrap(), b"\x7fELF and the rest");
+        for bad in [&image[..1040], b"no image"] {
+            assert!(extract(bad).is_err());
+        }
     }
 
     #[test]

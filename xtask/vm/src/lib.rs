@@ -64,7 +64,6 @@ mod segment;
 mod session;
 mod tool;
 mod transport;
-mod vmlinux;
 mod wire;
 
 pub use cache::{cache_directory, lock};

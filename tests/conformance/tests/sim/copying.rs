@@ -6,23 +6,19 @@
 use cmid_conformance::scenarios;
 use cmid_harness::{OnEpoll, SimEnv};
 use cmid_sim::SimDevice;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 type Here = SimEnv<OnEpoll<SimDevice>>;
 
-/// Scenarios at a time. They mostly wait.
-const AT_ONCE: usize = 16;
-
-fn main() {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for outlive in [false, true] {
         let fits = Here::copying(outlive);
         for scenario in scenarios::<Here>().into_iter().filter(|it| it.entry.runs_beside_others(&fits)) {
-            let name = format!("{}::{}", if outlive { "stay" } else { "go" }, scenario.entry.name);
+            let name = format!("copying::{}::{}", if outlive { "stay" } else { "go" }, scenario.entry.name);
             let run = move || scenario.run(&Here::copying(outlive)).map_err(|failure| Failed::from(failure.0));
             trials.push(Trial::test(name, run));
         }
     }
-    let arguments = Arguments { test_threads: Some(AT_ONCE), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials).exit();
+    trials
 }

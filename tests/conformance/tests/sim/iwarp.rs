@@ -4,18 +4,14 @@ use cmid_conformance::{Outcome, Scenario, scenarios_on};
 use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, SimEnv};
 use cmid_proto::Transport;
 use cmid_sim::SimDevice;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
-/// The number of concurrent scenarios. They mostly wait.
-const AT_ONCE: usize = 16;
-
-fn main() {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     add::<OnMio<_>>("mio", &mut trials);
     add::<OnEpoll<_>>("epoll", &mut trials);
     add::<OnBlocking<_>>("blocking", &mut trials);
-    let arguments = Arguments { test_threads: Some(AT_ONCE), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials).exit();
+    trials
 }
 
 fn add<S: Make<SimDevice> + 'static>(driver: &'static str, trials: &mut Vec<Trial>) {
@@ -27,7 +23,7 @@ fn add<S: Make<SimDevice> + 'static>(driver: &'static str, trials: &mut Vec<Tria
 
 /// Runs the scenario in an environment of its own.
 fn trial<S: Make<SimDevice> + 'static>(driver: &'static str, scenario: Scenario<SimEnv<S>>) -> Trial {
-    Trial::test(format!("{driver}::{}", scenario.entry.name), move || match scenario.outcome(&SimEnv::iwarp()) {
+    Trial::test(format!("iwarp::{driver}::{}", scenario.entry.name), move || match scenario.outcome(&SimEnv::iwarp()) {
         Outcome::Passed => Ok(()),
         Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
         Outcome::Failed(reason) => Err(Failed::from(reason)),

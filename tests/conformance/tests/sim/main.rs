@@ -1,5 +1,9 @@
 //! Every fast scenario on the simulator, on every driver. If `CMID_REPORT` is set, writes the outcomes to that file, and
-//! compares them with the recorded ones.
+//! compares them with the recorded ones. In the same program, because compiling the scenarios takes most of its time: those
+//! of iWARP (`iwarp::`), and those on devices that copy received data at the poll (`copying::`).
+
+mod copying;
+mod iwarp;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +22,8 @@ fn main() {
     add::<OnMio<_>>("mio", &report, &mut alone, &mut together);
     add::<OnEpoll<_>>("epoll", &report, &mut alone, &mut together);
     add::<OnBlocking<_>>("blocking", &report, &mut alone, &mut together);
+    together.extend(iwarp::trials());
+    together.extend(copying::trials());
     let arguments = Arguments::from_args();
     let run =
         |trials, threads| libtest_mimic::run(&Arguments { test_threads: Some(threads), ..arguments.clone() }, trials);

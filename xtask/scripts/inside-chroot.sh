@@ -1,4 +1,4 @@
-# chroot.sh ROOT APT TARGET DIRECTORY SHARED... -- COMMAND...: runs the command in the system at ROOT, in DIRECTORY.
+# inside-chroot.sh ROOT APT TARGET DIRECTORY SHARED... -- COMMAND...: runs the command in the system at ROOT, in DIRECTORY. By chroot.sh.
 # It is the first process of a mount and a PID namespace of its own, so all its mounts end with it, however it ends.
 # APT: a folder with files for apt's configuration. SHARED: directories of the host, at the same paths.
 root=$1
