@@ -113,7 +113,8 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         let mut dial = Dial::start_on(driver.drive(), id, &to, deadline)?;
         let mut attach = Some(attach);
         let connected = driver.shake_hands(id, |drive| {
-            dial.poll(drive, |drive, id| attach_with(drive, id, options.ece, attach.take()))
+            let connected = dial.poll(drive, |drive, id| attach_with(drive, id, options.ece, attach.take()))?;
+            Ok(connected)
         })?;
         Ok(Connection::of(driver, connected))
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::handshake::{Connected, HandshakeError};
+use cmid_proto::handshake::Connected;
 use cmid_proto::{
     ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
@@ -349,7 +349,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     pub(crate) fn shake_hands<Q>(
         &mut self,
         id: IdKey,
-        mut poll: impl FnMut(&mut Drive<D, Channels, O>) -> Result<Option<Connected<Q>>, HandshakeError>,
+        mut poll: impl FnMut(&mut Drive<D, Channels, O>) -> Result<Option<Connected<Q>>, Error>,
     ) -> Result<Connected<Q>, Error> {
         loop {
             let during = self.open_request(id).map_or("handshake", RequestKind::name);

@@ -229,7 +229,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
         let mut serve = request.accept(drive, options.param, options.private_data, deadline, |drive, id| {
             attach_with(drive, id, options.ece, Some(attach))
         })?;
-        let connected = driver.shake_hands(id, |drive| serve.poll(drive))?;
+        let connected = driver.shake_hands(id, |drive| Ok(serve.poll(drive)?))?;
         Ok(Connection::of(driver, connected))
     }
 

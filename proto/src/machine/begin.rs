@@ -51,7 +51,7 @@ impl Core {
     pub(crate) fn first_part(&self, now: Time, of: &RequestOf<'_>) -> Result<Part, Refused> {
         let RequestOf { id, request, deadline } = *of;
         let request_kind = request.request_kind();
-        let cell = match self.decide(now, id, request_kind, request, deadline) {
+        let cell = match self.decide(now, of, request_kind) {
             Ok(cell) => cell,
             Err(reason) => return Err(self.refusal(id, request_kind, reason)),
         };

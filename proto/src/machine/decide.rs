@@ -1,6 +1,7 @@
 //! Decisions on requests. The table is checked first, then the other rules. Nothing changes.
 
 use super::Core;
+use super::begun::RequestOf;
 use crate::cells::{self, Cell, Effects};
 use crate::error::Refused;
 use crate::event::EventKind;
@@ -21,7 +22,7 @@ impl Core {
     /// The refusal.
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
         let request_kind = request.request_kind();
-        let decided = self.decide(now, key, request_kind, request, deadline);
+        let decided = self.decide(now, &RequestOf { id: key, request, deadline }, request_kind);
         decided.map(drop).map_err(|reason| self.refusal(key, request_kind, reason))
     }
 
@@ -31,13 +32,11 @@ impl Core {
     pub(super) fn decide(
         &self,
         now: Time,
-        key: IdKey,
+        of: &RequestOf<'_>,
         request_kind: RequestKind,
-        request: &Request<'_>,
-        deadline: Time,
     ) -> Result<Cell, RefuseReason> {
         // The refusal then says that there is no such id.
-        let id = self.ids.get(key).ok_or(RefuseReason::WrongState)?;
+        let id = self.ids.get(of.id).ok_or(RefuseReason::WrongState)?;
         let Some(cell) = cells::request(id.state, request_kind, id.port_space) else {
             let rule = table::request_rule(id.state, request_kind, id.port_space.service());
             return Err(rule.err().unwrap_or(RefuseReason::WrongState));
@@ -46,7 +45,7 @@ impl Core {
             // A second destruction is possible only while the first one waits for acks or for an answer.
             (id.state == State::Destroying && id.is_free()).then_some(RefuseReason::Busy(RequestKind::Destroy))
         } else {
-            self.why_not(key, id, request_kind, request, cell, now, deadline)
+            self.why_not(now, of, request_kind, id, cell)
         };
         reason.map_or(Ok(cell), Err)
     }
@@ -55,14 +54,13 @@ impl Core {
     #[inline(always)]
     fn why_not(
         &self,
-        key: IdKey,
-        id: &Id,
-        request_kind: RequestKind,
-        request: &Request<'_>,
-        cell: Cell,
         now: Time,
-        deadline: Time,
+        of: &RequestOf<'_>,
+        request_kind: RequestKind,
+        id: &Id,
+        cell: Cell,
     ) -> Option<RefuseReason> {
+        let RequestOf { id: key, request, deadline } = *of;
         if !id.rare.is_empty() {
             // An open synchronous request allows a migration, and an open accept allows a notify.
             let is_allowed = matches!(request_kind, RequestKind::Migrate | RequestKind::Notify);
