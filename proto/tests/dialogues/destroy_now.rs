@@ -168,4 +168,11 @@ fn an_old_receipt_is_refused_also_where_the_device_could_not_destroy_the_id() {
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
     is_refused(&mut fixture, lost);
     fixture.ends(&[id], &[channel]);
+    // Nor does a leave wait for the ack of its group.
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let (id, group, event) = fixture.member_that_owes(channel);
+    fixture.fails(id, NOW, "destroy_id", Errno::ENOMEM);
+    is_refused(&mut fixture, event.ack_token.unwrap());
+    assert!(fixture.makes(id, Request::Leave { group }, "leave_multicast").unwrap().result.is_ok());
+    fixture.ends(&[id], &[channel]);
 }

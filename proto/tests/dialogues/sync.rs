@@ -235,6 +235,22 @@ fn a_destroy_that_outlives_its_deadline_is_reported_on_the_private_channel() {
     fixture.ends(&[id], &[]);
 }
 
+/// The channel goes with the id, and nobody takes events from it.
+#[test]
+fn a_destroy_that_has_waited_in_synchronous_mode_ends_without_an_event() {
+    let mut fixture = CoreFixture::new();
+    let id = routed(&mut fixture);
+    let private = fixture.core.channel(id).unwrap();
+    fixture.core.note_iwarp(id);
+    fixture.does(id, connect());
+    fixture.submit(id, Request::Destroy).unwrap();
+    fixture.no_call();
+    assert_eq!(fixture.report(id, CmEvent::Rejected), cmid_proto::Admission::Late);
+    assert_eq!(fixture.expect_call("destroy_id", OK), None);
+    fixture.no_event(private);
+    fixture.ends(&[], &[]);
+}
+
 #[test]
 fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave() {
     let mut fixture = CoreFixture::new();

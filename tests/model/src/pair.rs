@@ -119,7 +119,9 @@ impl Pair {
         let on = if input.once_in(4) { None } else { input.pick(&side.channels) };
         let space = [PortSpace::Tcp, PortSpace::Tcp, PortSpace::Udp][input.below(3)];
         let created = side.drive.create_id(on, space);
-        side.ledger.created(on.is_none() && created.is_ok());
+        if on.is_none() {
+            created.iter().for_each(|&id| side.ledger.is_sync(id));
+        }
         say(|| format!("{at}: creates {created:?} on {on:?}"));
     }
 

@@ -96,7 +96,10 @@ impl Host {
                     self.void.extend(self.held.extract_if(.., |held| held.owner == id));
                 }
                 request_kind = RequestKind::Destroy;
-                assert_eq!(waits, self.core.state(id).is_some(), "{request:?} on {id}: {result:?}");
+                assert_eq!(waits || result.is_err(), self.core.state(id).is_some(), "{request:?} on {id}: {result:?}");
+                if result.is_err() {
+                    self.requests.end_all(id);
+                }
                 self.excused.insert(id);
                 self.ledger.discard(|letter| letter.owner == id);
             }

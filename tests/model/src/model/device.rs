@@ -41,7 +41,14 @@ impl Device {
             let mut outcome = Ok(());
             if let Some(call) = begun.call() {
                 check_asked(&call, begun.private_data(), asked);
-                outcome = self.call(kernel, &call);
+                outcome = match (&call, asked, self.refusal) {
+                    // Only one that the application has asked for: it can be repeated.
+                    (Call::Destroy { .. }, Some(_), Some((0, errno))) => {
+                        self.refusal = None;
+                        Err(errno)
+                    }
+                    _ => self.call(kernel, &call),
+                };
                 say(|| format!("  {call:?} is made: {outcome:?}"));
                 all.push(Made { call, outcome, home: call.id().and_then(|id| begun.core().channel(id)) });
             }

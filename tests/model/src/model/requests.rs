@@ -79,8 +79,9 @@ impl Requests {
     }
 
     /// A destroy ends all other requests of its id: no end of them may follow.
-    fn end_all(&mut self, id: IdKey) {
+    pub(crate) fn end_all(&mut self, id: IdKey) {
         self.waiting.retain(|(of, _)| *of != id);
+        self.passed.retain(|deadline| deadline.id != id);
         self.forget(|deadline| deadline.id == id);
     }
 
