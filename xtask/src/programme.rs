@@ -134,7 +134,7 @@ const STEPS: &[Step] = &[
     step("each feature by itself", 90, Beside(checks::features)),
     step("build for the VM", 400, BUILD_FOR_GUEST),
     // Three at a time. The longest come first.
-    step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh handshake"]))),
+    step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh pairs+handshake"]))),
     step("the device under AddressSanitizer", 150, Work::Vm(sanitize::device(ANY, Librdmacm))),
     step("conformance on soft-RoCE", 250, vm(ANY, Librdmacm, 900, conformance!("fast"))),
     // On both backends.
