@@ -141,6 +141,7 @@ pub use cmid_proto::memory::{
 };
 pub use data::ah::Ah;
 pub use data::async_events::AsyncEvents;
+pub use data::blocks::Piece;
 pub use data::bytes::{Slice, SliceMut};
 pub use data::comp_channel::CompChannel;
 pub use data::cq::Cq;

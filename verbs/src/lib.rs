@@ -186,7 +186,14 @@ pub use cmid_proto::memory::{
     self, Access, Changes, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{Ah, AsyncEvents, Buffer, Change, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, Reregistered, Srq};
+pub use data::{
+    Ah, AsyncEvents, Buffer, Change, CompChannel, Cq, Mr, Mw, Nic, Pd, Piece, PostCalls, Qp, Reregistered, Srq,
+};
+
+/// A block of a pool of this crate.
+pub type Block = cmid_proto::datapath::Block<Piece>;
+/// A pool of this crate.
+pub type Pool = cmid_proto::datapath::Pool<Piece>;
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]

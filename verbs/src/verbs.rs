@@ -10,7 +10,7 @@ use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, QpState};
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
-use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
+use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, Piece, PostCalls, Qp, QpInit, Srq};
 use crate::ffi;
 use crate::kernel::{KernelCm, KernelHandle, OpenError};
 use crate::librdmacm::{self, Rdmacm};
@@ -193,6 +193,7 @@ impl DataPath for Verbs {
     type Qp = Qp;
     type Ah = Ah;
     type Srq = Srq;
+    type Piece = Piece;
     type Nic = Nic;
     type AsyncEvents = AsyncEvents;
 

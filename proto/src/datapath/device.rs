@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::{
-    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, CreateError, MemoryRegion, MemoryWindow,
+    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, CreateError, MemoryRegion, MemoryWindow, Piece,
     ProtectionDomain, QueuePair, SharedReceiveQueue,
 };
 use crate::device::Pollable;
@@ -14,7 +14,7 @@ use crate::key::IdKey;
 /// A device with a data path. Dropping one of its objects destroys it, after the objects that depend on it.
 pub trait DataPath: Pollable + Send {
     /// Protection domains.
-    type Pd: ProtectionDomain<Mr = Self::Mr, Ah = Self::Ah, Mw = Self::Mw, Srq = Self::Srq>;
+    type Pd: ProtectionDomain<Mr = Self::Mr, Ah = Self::Ah, Mw = Self::Mw, Srq = Self::Srq, Piece = Self::Piece>;
     /// Memory regions.
     type Mr: MemoryRegion<Pd = Self::Pd>;
     /// Memory windows.
@@ -24,11 +24,13 @@ pub trait DataPath: Pollable + Send {
     /// Completion channels of several CQs.
     type CompChannel: CompletionChannel;
     /// Queue pairs.
-    type Qp: QueuePair<Mr = Self::Mr, Mw = Self::Mw, Ah = Self::Ah>;
+    type Qp: QueuePair<Mr = Self::Mr, Mw = Self::Mw, Ah = Self::Ah, Piece = Self::Piece>;
     /// Address handles.
     type Ah: Send + Sync;
     /// Shared receive queues.
-    type Srq: SharedReceiveQueue<Mr = Self::Mr>;
+    type Srq: SharedReceiveQueue<Mr = Self::Mr, Piece = Self::Piece>;
+    /// The memory of blocks.
+    type Piece: Piece;
     /// Handles of RDMA devices. Handles of the same device are equal.
     type Nic: Clone + PartialEq + Send + Sync + fmt::Debug;
 

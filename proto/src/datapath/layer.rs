@@ -16,6 +16,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
     type Qp = <L::Inner as DataPath>::Qp;
     type Ah = <L::Inner as DataPath>::Ah;
     type Srq = <L::Inner as DataPath>::Srq;
+    type Piece = <L::Inner as DataPath>::Piece;
     type Nic = <L::Inner as DataPath>::Nic;
     type AsyncEvents = <L::Inner as DataPath>::AsyncEvents;
 

@@ -48,8 +48,14 @@ mod create_error;
 mod device;
 #[cfg(feature = "std")]
 mod layer;
+#[cfg(feature = "std")]
+mod lent;
 mod maxima;
 mod memory_region;
+#[cfg(feature = "std")]
+mod parts;
+#[cfg(feature = "std")]
+mod pool;
 mod post_error;
 mod protection_domain;
 mod queue_pair;
@@ -68,8 +74,14 @@ pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
 pub use device::DataPath;
+#[cfg(feature = "std")]
+pub use lent::{Lent, Returns};
 pub use maxima::Maxima;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
+#[cfg(feature = "std")]
+pub use parts::{Part, Parts, Unposted};
+#[cfg(feature = "std")]
+pub use pool::{Block, Piece, Pool};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::QueuePair;

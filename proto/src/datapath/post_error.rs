@@ -179,6 +179,15 @@ pub enum PostReason {
         /// The active MTU of the port.
         mtu: u32,
     },
+    /// A request that writes to a block which other requests send (`Arc<Block>`).
+    #[error("the request would write to a block that other requests may send")]
+    SharedBlock,
+    /// As many requests as the queue holds have blocks, in flight or complete: reclaim those that are complete.
+    #[error("{max} requests of the queue have blocks: reclaim those of the complete ones")]
+    NotReclaimed {
+        /// The capacity that was requested.
+        max: u32,
+    },
     /// The queue was destroyed with its device (the simulator).
     #[error("the queue is gone")]
     Gone,
@@ -213,9 +222,10 @@ impl PostReason {
             | PostReason::LacksRight(_)
             | PostReason::NotOfWindow(_)
             | PostReason::NotBound
+            | PostReason::SharedBlock
             | PostReason::DatagramTooLong { .. }
             | PostReason::Gone => Errno::EINVAL,
-            PostReason::QueueFull { .. } => Errno::ENOMEM,
+            PostReason::QueueFull { .. } | PostReason::NotReclaimed { .. } => Errno::ENOMEM,
             PostReason::NotOfTransport(_) => Errno::EOPNOTSUPP,
             PostReason::StateUnknown(errno) | PostReason::Device(errno) => errno,
         }

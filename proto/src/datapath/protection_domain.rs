@@ -1,6 +1,8 @@
 //! The trait of a protection domain.
 
 use super::{Access, Completion, CreateError, MemoryRegion, MemoryWindow, SharedReceiveQueue, SrqCaps};
+#[cfg(feature = "std")]
+use super::{Piece, Pool};
 use crate::event::AhAttr;
 use crate::memory::{self, PdState};
 
@@ -14,7 +16,14 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Address handles.
     type Ah;
     /// Shared receive queues.
+    #[cfg(feature = "std")]
+    type Srq: SharedReceiveQueue<Mr = Self::Mr, Piece = Self::Piece>;
+    /// Shared receive queues.
+    #[cfg(not(feature = "std"))]
     type Srq: SharedReceiveQueue<Mr = Self::Mr>;
+    /// The memory of blocks.
+    #[cfg(feature = "std")]
+    type Piece: Piece;
 
     /// Registers a buffer (ibv_reg_mr(3)). The MR owns the buffer until [`MemoryRegion::deregister`]. The call blocks
     /// while the kernel pins the pages. Any thread can make it.
@@ -32,6 +41,20 @@ pub trait ProtectionDomain: Clone + Send + Sync {
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
         access: Access,
     ) -> Result<Self::Mr, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)>;
+
+    /// Registers a buffer as a [`Pool`] of blocks of `block_len` bytes. Bytes after the last whole block are not used.
+    /// Peers may get [`Access::REMOTE_READ`]. They write only to an MR, or through a window.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::register`]. [`memory::MemoryReason::NoBlock`] if the buffer is shorter than a block or
+    /// `block_len` is 0, [`memory::MemoryReason::PeersWriteToPool`] for a right of peers to write.
+    #[cfg(feature = "std")]
+    fn pool(
+        &self,
+        buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
+        block_len: usize,
+        access: Access,
+    ) -> Result<Pool<Self::Piece>, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)>;
 
     /// Allocates a memory window of type 2, not bound (ibv_alloc_mw(3)).
     ///

@@ -1,9 +1,13 @@
 //! The trait of a QP.
 
+#[cfg(feature = "std")]
+use alloc::vec::Vec;
 use core::ops::Range;
 
 #[cfg(doc)]
 use super::PostReason;
+#[cfg(feature = "std")]
+use super::{Completion, Parts, Piece, Unposted};
 use super::{Access, BatchError, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
 use crate::errno::Errno;
 
@@ -20,6 +24,9 @@ pub trait QueuePair: Send {
     type Mw;
     /// Address handles.
     type Ah;
+    /// The memory of blocks.
+    #[cfg(feature = "std")]
+    type Piece: Piece;
 
     /// Returns its number.
     fn num(&self) -> u32;
@@ -126,4 +133,57 @@ pub trait QueuePair: Send {
     /// its post, if an invalidation was posted since, or if a polled receive has told that the peer invalidated it.
     #[doc(alias = "IBV_WR_LOCAL_INV")]
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), PostError>;
+
+    /// Posts a request of blocks to the send queue: a [`Block`](super::Block), an `Arc` of one, a [`Part`](super::Part)
+    /// or several. They move into the request. [`QueuePair::reclaim`] returns them after its completion.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`], with the blocks. [`PostReason::SharedBlock`] for a read or an atomic operation into a
+    /// shared block. [`PostReason::NotReclaimed`].
+    #[cfg(feature = "std")]
+    fn post_send_blocks<L: Into<Parts<Self::Piece>>>(
+        &mut self,
+        request: SendWr<'_, L, Self::Ah>,
+    ) -> Result<(), Unposted<Self::Piece>>;
+
+    /// Posts requests of blocks to the send queue in order, with one doorbell, and returns their number. Takes them out
+    /// of the vector; those that are refused stay.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_sends`] and [`QueuePair::post_send_blocks`].
+    #[cfg(feature = "std")]
+    #[expect(clippy::type_complexity, reason = "a vector of requests")]
+    fn post_sends_blocks(
+        &mut self,
+        requests: &mut Vec<SendWr<'_, Parts<Self::Piece>, Self::Ah>>,
+    ) -> Result<usize, BatchError>;
+
+    /// Posts blocks to receive a message. They move into the receive. [`QueuePair::reclaim`] returns them after its
+    /// completion.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_recv`], with the blocks. [`PostReason::SharedBlock`], [`PostReason::NotReclaimed`].
+    #[cfg(feature = "std")]
+    fn post_recv_blocks<L: Into<Parts<Self::Piece>>>(
+        &mut self,
+        wr_id: u64,
+        blocks: L,
+    ) -> Result<(), Unposted<Self::Piece>>;
+
+    /// Posts receives of blocks in order, with one doorbell, and returns their number. Takes them out of the vector;
+    /// those that are refused stay.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_recvs`] and [`QueuePair::post_recv_blocks`].
+    #[cfg(feature = "std")]
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Self::Piece>)>) -> Result<usize, BatchError>;
+
+    /// Returns the blocks of the request of a polled completion of this QP; `None` if the request has none, or if they
+    /// were returned. Requests in flight with the same `wr_id` come back in the order of their posts.
+    ///
+    /// The blocks of an unsignaled request that has not failed return to their pools, with the next reclaim of a later
+    /// request. The blocks of a request that never completes return when the QP is destroyed and its CQs are polled
+    /// empty or dropped.
+    #[cfg(feature = "std")]
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Self::Piece>>;
 }

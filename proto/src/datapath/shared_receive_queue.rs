@@ -1,6 +1,11 @@
 //! The trait of a shared receive queue.
 
+#[cfg(feature = "std")]
+use alloc::vec::Vec;
+
 use super::{BatchError, MemoryRegion, PostError, Sge};
+#[cfg(feature = "std")]
+use super::{Completion, Parts, Piece, Unposted};
 use crate::errno::Errno;
 
 /// The capacities of a shared receive queue (`struct ibv_srq_attr`).
@@ -40,6 +45,9 @@ pub struct SrqCaps {
 pub trait SharedReceiveQueue: Send {
     /// Memory regions.
     type Mr: MemoryRegion;
+    /// The memory of blocks.
+    #[cfg(feature = "std")]
+    type Piece: Piece;
 
     /// Returns its number, by which an [`AsyncEvent`](super::AsyncEvent) names it.
     fn num(&self) -> u32;
@@ -97,4 +105,31 @@ pub trait SharedReceiveQueue: Send {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Self::Mr>]>,
         Self::Mr: 'a;
+
+    /// Posts blocks to receive a message. They move into the receive. [`SharedReceiveQueue::reclaim`] returns them after
+    /// its completion. Receives of an SRQ complete in any order, so give each one in flight a `wr_id` of its own.
+    ///
+    /// # Errors
+    /// As [`SharedReceiveQueue::post_recv`], with the blocks. [`PostReason::SharedBlock`](super::PostReason::SharedBlock),
+    /// [`PostReason::NotReclaimed`](super::PostReason::NotReclaimed).
+    #[cfg(feature = "std")]
+    fn post_recv_blocks<L: Into<Parts<Self::Piece>>>(
+        &mut self,
+        wr_id: u64,
+        blocks: L,
+    ) -> Result<(), Unposted<Self::Piece>>;
+
+    /// Posts receives of blocks in order, with one doorbell, and returns their number. Takes them out of the vector;
+    /// those that are refused stay.
+    ///
+    /// # Errors
+    /// As [`SharedReceiveQueue::post_recvs`] and [`SharedReceiveQueue::post_recv_blocks`].
+    #[cfg(feature = "std")]
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Self::Piece>)>) -> Result<usize, BatchError>;
+
+    /// Returns the blocks of the receive of a polled completion; `None` if it has none, or if they were returned. The
+    /// blocks of a receive that never completes return when the SRQ is destroyed and the CQs of its QPs are polled empty
+    /// or dropped.
+    #[cfg(feature = "std")]
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Self::Piece>>;
 }

@@ -67,6 +67,8 @@ impl MemoryReason {
             | MemoryReason::OtherDevice
             | MemoryReason::AccessWithoutFlag
             | MemoryReason::UnknownRights(_)
+            | MemoryReason::NoBlock
+            | MemoryReason::PeersWriteToPool
             | MemoryReason::RemoteWithoutLocalWrite => Errno::EINVAL,
         }
     }

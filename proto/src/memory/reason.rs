@@ -50,6 +50,12 @@ pub enum MemoryReason {
     /// `ibv_reg_mr`.
     #[error("memory of length 0 cannot be registered")]
     Empty,
+    /// A pool without a block: the memory is shorter than one, or the length of a block is 0.
+    #[error("the memory has no room for a block, or the length of a block is 0")]
+    NoBlock,
+    /// A pool whose blocks peers could write to while their owners have them.
+    #[error("peers cannot get a right to write to a pool: its blocks have owners")]
+    PeersWriteToPool,
     /// A provider would follow the null pointer.
     #[error("IBV_REREG_MR_CHANGE_PD needs a PD")]
     NoPd,

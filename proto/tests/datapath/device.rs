@@ -1,14 +1,15 @@
 //! A device that records the calls of its data path.
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
-    DataPath, PostError, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
+    DataPath, Parts, Pool, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendWr, Sge, SharedReceiveQueue,
+    SrqCaps, Unposted,
 };
-use cmid_proto::datapath::{AhAttr, Attaching, CqRoom};
+use cmid_proto::datapath::{self, AhAttr, Attaching, CqRoom};
 use cmid_proto::memory::{self, PdState};
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
@@ -54,6 +55,30 @@ pub(crate) struct Cq {
     pub(crate) ready: Vec<Result<usize, Errno>>,
 }
 
+/// A piece of plain memory.
+#[derive(Debug)]
+pub(crate) struct Piece(pub(crate) Vec<u8>);
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Piece {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl datapath::Piece for Piece {
+    fn remote(&self, offset: usize) -> Remote {
+        Remote { addr: offset as u64, rkey: 6 }
+    }
+}
+
 impl DataPath for Paths {
     type Pd = Pd;
     type Mr = Bytes;
@@ -63,6 +88,7 @@ impl DataPath for Paths {
     type Qp = Qp;
     type Ah = u8;
     type Srq = Srq;
+    type Piece = Piece;
     type Nic = u32;
     type AsyncEvents = Events;
 
@@ -165,6 +191,16 @@ impl ProtectionDomain for Pd {
     type Mw = Mw;
     type Ah = u8;
     type Srq = Srq;
+    type Piece = Piece;
+
+    fn pool(
+        &self,
+        _: impl Into<Vec<u8>>,
+        block_len: usize,
+        _: Access,
+    ) -> Result<Pool<Piece>, (Vec<u8>, memory::MemoryError)> {
+        Ok(Pool::of([Piece(vec![0; block_len])]))
+    }
 
     fn register(&self, _: impl Into<Vec<u8>>, _: Access) -> Result<Bytes, (Vec<u8>, memory::MemoryError)> {
         Ok(Bytes([0; 9]))
@@ -221,6 +257,19 @@ impl AsyncEventQueue for Events {
 
 impl SharedReceiveQueue for Srq {
     type Mr = Bytes;
+    type Piece = Piece;
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, _: u64, _: L) -> Result<(), Unposted<Piece>> {
+        Ok(())
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+        Ok(requests.drain(..).count())
+    }
+
+    fn reclaim(&mut self, _: &Completion) -> Option<Parts<Piece>> {
+        None
+    }
 
     fn num(&self) -> u32 {
         4
@@ -259,6 +308,27 @@ impl QueuePair for Qp {
     type Mr = Bytes;
     type Mw = Mw;
     type Ah = u8;
+    type Piece = Piece;
+
+    fn post_send_blocks<L: Into<Parts<Piece>>>(&mut self, _: SendWr<'_, L, u8>) -> Result<(), Unposted<Piece>> {
+        Ok(())
+    }
+
+    fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, u8>>) -> Result<usize, BatchError> {
+        Ok(requests.drain(..).count())
+    }
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, _: u64, _: L) -> Result<(), Unposted<Piece>> {
+        Ok(())
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+        Ok(requests.drain(..).count())
+    }
+
+    fn reclaim(&mut self, _: &Completion) -> Option<Parts<Piece>> {
+        None
+    }
 
     fn num(&self) -> u32 {
         9

@@ -135,6 +135,11 @@ impl CqState {
         self.ready.iter().any(|ready| ready.pd == pd && ready.pins.contains(&key))
     }
 
+    /// Whether such a completion is not polled.
+    pub(crate) fn holds(&self, such: impl Fn(&Ready) -> bool) -> bool {
+        self.ready.iter().any(such)
+    }
+
     /// Adds a completion. Returns false if there is no room.
     pub(crate) fn complete(&mut self, ready: Ready) -> bool {
         if self.ready.len() >= self.room.depth() as usize {

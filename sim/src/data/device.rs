@@ -6,6 +6,7 @@ use cmid_proto::{Ece, Errno, IdKey, PortSpace, Service};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;
+use crate::data::blocks::Piece;
 use crate::data::comp_channel::CompChannel;
 use crate::data::cq::Cq;
 use crate::data::maxima::COMP_VECTORS;
@@ -63,6 +64,7 @@ impl DataPath for SimDevice {
     type Qp = Qp;
     type Ah = Ah;
     type Srq = Srq;
+    type Piece = Piece;
     type Nic = Nic;
     type AsyncEvents = AsyncEvents;
 
@@ -220,7 +222,7 @@ impl SimDevice {
             world.add_qp(no, host, pair)
         });
         let no = made.map_err(CreateCall::CreateQp.failed())?;
-        Ok(Qp { fabric: self.fabric().clone(), no })
+        Ok(Qp::new(self.fabric().clone(), no, caps))
     }
 
     fn on_device<T>(

@@ -5,6 +5,7 @@ pub(crate) mod action;
 pub(crate) mod ah;
 pub(crate) mod async_events;
 pub(crate) mod async_readers;
+pub(crate) mod blocks;
 pub(crate) mod bytes;
 pub(crate) mod comp_channel;
 pub(crate) mod completion;

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, Remote, SendFlags, SendOp,
-    SendWr, Sge, WcOpcode,
+    Access, BatchError, Caps, Completion, OfPd, Parts, PostCall, PostError, PostReason, QpState, QueuePair, Remote,
+    Returns, SendFlags, SendOp, SendWr, Sge, Unposted, WcOpcode,
 };
 use cmid_proto::{Errno, Service, Transport};
 
 use crate::data::action::{Action, Local};
 use crate::data::ah::Ah;
+use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
@@ -24,6 +25,7 @@ impl QueuePair for Qp {
     type Mr = Mr;
     type Mw = Mw;
     type Ah = Ah;
+    type Piece = Piece;
 
     fn num(&self) -> u32 {
         self.no.num
@@ -119,6 +121,68 @@ impl QueuePair for Qp {
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostError> {
         self.invalidate_window(wr_id, window).map_err(|reason| self.error(PostCall::Invalidate, reason))
     }
+
+    fn post_send_blocks<L: Into<Parts<Piece>>>(&mut self, request: SendWr<'_, L, Ah>) -> Result<(), Unposted<Piece>> {
+        let SendWr { wr_id, op, sges, flags } = request;
+        let mut one = vec![SendWr { wr_id, op, sges: sges.into(), flags }];
+        let posted = self.post_sends_blocks(&mut one);
+        let blocks = one.pop().map(|request| request.sges);
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, blocks })
+    }
+
+    fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
+        let [lent, _] = &mut self.blocks;
+        let (fabric, no) = (&self.fabric, self.no);
+        let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
+        let checked = lent.check_room(requests.len(), is_over).and_then(|()| {
+            requests.iter().try_for_each(|request| blocks::check(&request.sges, request.op.writes_locally()))
+        });
+        checked.map_err(|reason| self.stopped(PostCall::Send, reason.into()))?;
+        let before = self.sequences();
+        let posted = self.post_sends(
+            requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| SendWr { wr_id, op, sges: blocks::sges(sges), flags }),
+        );
+        let after = self.sequences();
+        let lent = requests.drain(..usize::try_from(after.0.saturating_sub(before.0)).unwrap_or(0));
+        let lent = lent.map(|request| (request.wr_id, blocks::returns(request.flags), request.sges));
+        let count = posted.map_or_else(|error| error.posted, |count| count);
+        blocks::lend(&mut self.blocks[0], count, (before.0, after.0), lent);
+        posted
+    }
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
+        let mut one = vec![(wr_id, blocks.into())];
+        let posted = self.post_recvs_blocks(&mut one);
+        let blocks = one.pop().map(|(_, parts)| parts);
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, blocks })
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+        let [_, lent] = &mut self.blocks;
+        let (fabric, no) = (&self.fabric, self.no);
+        let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
+        let checked = lent.check_room(requests.len(), is_over);
+        let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
+        checked.map_err(|reason| self.stopped(PostCall::Recv, reason.into()))?;
+        let before = self.sequences();
+        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts))));
+        let after = self.sequences();
+        let lent = requests.drain(..usize::try_from(after.1.saturating_sub(before.1)).unwrap_or(0));
+        let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
+        let count = posted.map_or_else(|error| error.posted, |count| count);
+        blocks::lend(&mut self.blocks[1], count, (before.1, after.1), lent);
+        posted
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+        let (fabric, no, [sends, recvs]) = (&self.fabric, self.no, &mut self.blocks);
+        let parts = if completion.opcode.is_recv() {
+            recvs.reclaim(completion.wr_id, |number| fabric.with(|world| world.queues.is_receive_over(no, number)))
+        } else {
+            sends.reclaim(completion.wr_id, |number| fabric.with(|world| world.queues.is_send_over(no, number)))
+        };
+        parts.map(blocks::loaded)
+    }
 }
 
 /// Returns a batch, if it is not empty and the queue, which holds `max` requests, has room for all of it.
@@ -131,6 +195,13 @@ pub(super) fn fitting<T>(room: u32, max: u32, batch: Vec<T>) -> Result<Vec<T>, P
 }
 
 impl Qp {
+    /// Returns the numbers of the last request of each queue.
+    fn sequences(&self) -> (u64, u64) {
+        self.fabric.with(|world| {
+            world.queues.pairs.get(&self.no).map_or((0, 0), |pair| (pair.sequence, pair.posted_receives))
+        })
+    }
+
     fn error(&self, call: PostCall, reason: PostReason) -> PostError {
         PostError::new(call, self.no.num, reason)
     }

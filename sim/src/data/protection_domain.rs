@@ -1,9 +1,10 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
-use cmid_proto::datapath::{Access, AhAttr, Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
+use cmid_proto::datapath::{Access, AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{MemoryError, PdState};
 
 use crate::data::ah::Ah;
+use crate::data::blocks::Piece;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::pd::Pd;
@@ -14,11 +15,21 @@ impl ProtectionDomain for Pd {
     type Mw = Mw;
     type Ah = Ah;
     type Srq = Srq;
+    type Piece = Piece;
 
     /// # Errors
     /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
     fn register(&self, buffer: impl Into<Vec<u8>>, access: Access) -> Result<Mr, (Vec<u8>, MemoryError)> {
         Mr::register(self, buffer.into(), access)
+    }
+
+    fn pool(
+        &self,
+        buffer: impl Into<Vec<u8>>,
+        block_len: usize,
+        access: Access,
+    ) -> Result<Pool<Piece>, (Vec<u8>, MemoryError)> {
+        Piece::pool(self, buffer.into(), block_len, access)
     }
 
     fn alloc_mw(&self) -> Result<Mw, CreateError> {

@@ -1,7 +1,10 @@
 //! Queue pairs.
 
-use cmid_proto::datapath::{Access, PostReason, Sge};
+use std::mem;
 
+use cmid_proto::datapath::{Access, Caps, Lent, PostReason, Sge};
+
+use crate::data::blocks::{LeftBlocks, LeftQueue, Piece};
 use crate::data::mr::Mr;
 use crate::data::space::KeyedRange;
 use crate::fabric::Fabric;
@@ -14,9 +17,15 @@ use crate::index::{PdNo, QpNo};
 pub struct Qp {
     pub(crate) fabric: Fabric,
     pub(crate) no: QpNo,
+    /// The blocks that its requests of sends and of receives have.
+    pub(super) blocks: [Lent<Piece>; 2],
 }
 
 impl Qp {
+    pub(super) fn new(fabric: Fabric, no: QpNo, caps: Caps) -> Self {
+        Qp { fabric, no, blocks: [Lent::new(caps.max_send_wr), Lent::new(caps.max_recv_wr)] }
+    }
+
     /// Returns its domain; [`PostReason::Gone`] if the QP is destroyed.
     pub(crate) fn pd(&self) -> Result<PdNo, PostReason> {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(PostReason::Gone)
@@ -40,5 +49,9 @@ impl Drop for Qp {
                 world.destroy_qp(self.no);
             }
         });
+        if self.blocks.iter().any(|lent| !lent.is_empty()) {
+            let blocks = mem::replace(&mut self.blocks, [Lent::new(0), Lent::new(0)]);
+            self.fabric.shared().retire(LeftBlocks { queue: LeftQueue::Qp(self.no), _blocks: blocks });
+        }
     }
 }

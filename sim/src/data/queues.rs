@@ -77,6 +77,8 @@ pub(crate) struct Pair {
     pub(crate) rung: u64,
     /// The number of receives without a polled completion.
     unpolled_receives: u32,
+    /// The number of receives that were posted.
+    pub(super) posted_receives: u64,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
     /// Packets to the peer that have not arrived.
@@ -121,6 +123,7 @@ impl Pair {
             order: Order::OfPosts,
             rung: 0,
             unpolled_receives: 0,
+            posted_receives: 0,
             inbound: VecDeque::new(),
             unanswered: Vec::new(),
             gap: false,
@@ -159,6 +162,7 @@ impl Pair {
     /// Adds a receive and pins its regions.
     pub(crate) fn file_receive(&mut self, receive: &Receive) {
         self.unpolled_receives += 1;
+        self.posted_receives += 1;
         self.pin(&receive.pins());
     }
 
@@ -295,6 +299,38 @@ impl Queues {
         self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
             || self.srqs.pins(pd, key)
             || self.cqs.values().any(|cq| cq.pins(pd, key))
+    }
+
+    /// Whether a QP exists, or has left completions.
+    pub(crate) fn may_complete(&self, qp: QpNo) -> bool {
+        self.pairs.get(&qp).is_some() || self.cqs.values().any(|cq| cq.holds(|ready| ready.qp == qp))
+    }
+
+    /// Whether an SRQ exists, or a QP has left completions of its receives.
+    pub(crate) fn may_complete_of_srq(&self, srq: SrqNo) -> bool {
+        let of_srq = |ready: &Ready| ready.srq_entry.is_some_and(|entry| entry.srq == srq);
+        self.srqs.get(srq).is_ok() || self.cqs.values().any(|cq| cq.holds(of_srq))
+    }
+
+    /// Whether a request of the send queue is no longer in flight.
+    pub(crate) fn is_send_over(&self, qp: QpNo, sequence: u64) -> bool {
+        self.pairs.get(&qp).map_or_else(
+            || !self.may_complete(qp),
+            |pair| pair.filed.binary_search_by_key(&sequence, |filed| filed.sequence).is_err(),
+        )
+    }
+
+    /// Whether the receive of this number, counted from 1, is no longer in flight.
+    pub(crate) fn is_receive_over(&self, qp: QpNo, number: u64) -> bool {
+        self.pairs.get(&qp).map_or_else(
+            || !self.may_complete(qp),
+            |pair| number + u64::from(pair.unpolled_receives) <= pair.posted_receives,
+        )
+    }
+
+    /// Whether a receive of an SRQ is no longer in flight.
+    pub(crate) fn is_srq_receive_over(&self, srq: SrqNo, sequence: u64) -> bool {
+        self.srqs.get(srq).map_or_else(|_| !self.may_complete_of_srq(srq), |srq| !srq.filed.contains_key(&sequence))
     }
 
     /// Reserves room in the CQs of a new QP.

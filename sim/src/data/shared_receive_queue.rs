@@ -1,10 +1,14 @@
 //! The handle of a shared receive queue.
 
+use std::mem;
+
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    BatchError, CreateCall, CreateError, PostCall, PostError, PostReason, Sge, SharedReceiveQueue, SrqCaps,
+    BatchError, Completion, CreateCall, CreateError, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge,
+    SharedReceiveQueue, SrqCaps, Unposted,
 };
 
+use crate::data::blocks::{self, LeftBlocks, LeftQueue, Piece};
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::data::post::{self, fitting};
@@ -21,6 +25,8 @@ pub struct Srq {
     pub(crate) pd: PdNo,
     pub(crate) no: SrqNo,
     caps: SrqCaps,
+    /// The blocks that its receives have.
+    blocks: Lent<Piece>,
 }
 
 impl Srq {
@@ -29,11 +35,16 @@ impl Srq {
             if world.lives(pd.device) { world.create_srq(pd.device, pd.no, caps) } else { Err(Errno::EIO.into()) }
         });
         let no = made.map_err(CreateCall::CreateSrq.failed())?;
-        Ok(Srq { fabric: pd.fabric.clone(), device: pd.device, pd: pd.no, no, caps })
+        Ok(Srq { fabric: pd.fabric.clone(), device: pd.device, pd: pd.no, no, caps, blocks: Lent::new(caps.max_wr) })
     }
 
     fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {
         post::receive(&self.fabric, self.pd, self.caps.max_sge, wr_id, sges)
+    }
+
+    /// Returns the number of its last receive.
+    fn sequence(&self) -> u64 {
+        self.fabric.with(|world| world.queues.srqs.get(self.no).map_or(0, |srq| srq.sequence()))
     }
 
     fn stopped(&self, Stopped { posted, reason }: Stopped) -> BatchError {
@@ -43,6 +54,7 @@ impl Srq {
 
 impl SharedReceiveQueue for Srq {
     type Mr = Mr;
+    type Piece = Piece;
 
     fn num(&self) -> u32 {
         self.no.number()
@@ -93,10 +105,44 @@ impl SharedReceiveQueue for Srq {
         });
         posted.map_err(|stopped| self.stopped(stopped))
     }
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
+        let mut one = vec![(wr_id, blocks.into())];
+        let posted = self.post_recvs_blocks(&mut one);
+        let blocks = one.pop().map(|(_, parts)| parts);
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, blocks })
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+        let (fabric, no) = (&self.fabric, self.no);
+        let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
+        let checked = self.blocks.check_room(requests.len(), is_over);
+        let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
+        checked.map_err(|reason| self.stopped(reason.into()))?;
+        let before = self.sequence();
+        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts))));
+        let after = self.sequence();
+        let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
+        let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
+        let count = posted.map_or_else(|error| error.posted, |count| count);
+        blocks::lend(&mut self.blocks, count, (before, after), lent);
+        posted
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+        let (fabric, no) = (&self.fabric, self.no);
+        let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
+        self.blocks.reclaim(completion.wr_id, is_over).map(blocks::loaded)
+    }
 }
 
 impl Drop for Srq {
     fn drop(&mut self) {
         self.fabric.with(|world| world.drop_srq(self.no));
+        if !self.blocks.is_empty() {
+            let blocks = mem::replace(&mut self.blocks, Lent::new(0));
+            let queue = LeftQueue::Srq(self.no);
+            self.fabric.shared().retire(LeftBlocks { queue, _blocks: [blocks, Lent::new(0)] });
+        }
     }
 }

@@ -33,6 +33,11 @@ impl SrqState {
         u32::try_from(self.filed.len()).unwrap_or(u32::MAX)
     }
 
+    /// Returns the number of its last receive.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Returns the number of receives that the queue has room for.
     pub(crate) fn room(&self) -> u32 {
         self.caps.max_wr.saturating_sub(self.unpolled())

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod async_events;
+mod blocks;
 mod channels;
 mod chaos;
 mod common;

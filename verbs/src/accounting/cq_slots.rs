@@ -99,6 +99,8 @@ pub(crate) struct GoneQueue {
     /// Its index among the queues of its PD.
     pub(crate) place: InFlightIndex,
     pub(crate) pd: Weak<dyn PdWork>,
+    /// What its requests own.
+    pub(crate) owned: Option<Box<dyn Send + Sync>>,
 }
 
 impl CqSlots {
@@ -214,7 +216,8 @@ impl Gone {
     /// Ends the pins of its work in flight.
     fn end(self) {
         match self {
-            Gone::Queue(GoneQueue { place, pd, .. }) => {
+            Gone::Queue(GoneQueue { place, pd, owned, .. }) => {
+                drop(owned);
                 if let Some(pd) = pd.upgrade() {
                     pd.in_flight().remove(place);
                     pd.released();

@@ -261,7 +261,7 @@ impl Drop for Qp {
                 core::mem::forget((table, cq));
             }
         } else {
-            self.queues.close(&self.pd.0);
+            self.queues.close(&self.pd.0, None::<[(); 2]>);
             srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table));
         }
         self.pd.0.released();

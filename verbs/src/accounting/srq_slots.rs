@@ -145,6 +145,12 @@ impl SrqSlots {
         if is_withdrawn { SrqRetired::Silent } else { SrqRetired::Done(wr_id) }
     }
 
+    /// Whether the receive with this token, which was filed, is no longer in flight. Acquires what its poll has written.
+    pub(crate) fn is_over(&self, token: u64) -> bool {
+        let slot = self.slots.get((token as u32 & (self.step - 1)) as usize);
+        slot.is_none_or(|slot| slot.number.load(Ordering::Acquire) != token as u32)
+    }
+
     /// Whether the receive with this token is withdrawn.
     pub(crate) fn is_withdrawn(&self, token: u64) -> bool {
         let slot = self.slots.get((token as u32 & (self.step - 1)) as usize);

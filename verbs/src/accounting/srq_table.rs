@@ -18,6 +18,8 @@ pub(crate) struct SrqTable {
     place: InFlightIndex,
     pd: Weak<dyn PdWork>,
     leaked: AtomicBool,
+    /// What the receives own whose handle is dropped.
+    owned: Mutex<Option<Box<dyn Send + Sync>>>,
     _id: SrqId,
 }
 
@@ -36,7 +38,7 @@ impl SrqTable {
         let slots = Arc::new(SrqSlots::new(id.0, caps.max_wr, caps.max_sge));
         let place = pd.in_flight().enlist_srq(&slots);
         let pd = Arc::downgrade(pd);
-        SrqTable { slots, place, pd, leaked: AtomicBool::new(false), _id: id }
+        SrqTable { slots, place, pd, leaked: AtomicBool::new(false), owned: Mutex::new(None), _id: id }
     }
 
     /// Creates a table on a PD that is gone, for receives of one range.
@@ -50,12 +52,18 @@ impl SrqTable {
             place,
             pd: Weak::<crate::accounting::in_flight::NoPd>::new(),
             leaked: AtomicBool::new(false),
+            owned: Mutex::new(None),
             _id: id,
         }
     }
 
     pub(crate) fn slots(&self) -> &Arc<SrqSlots> {
         &self.slots
+    }
+
+    /// Keeps what the receives own. Called once, by the drop of the handle.
+    pub(crate) fn keep(&self, owned: impl Send + Sync + 'static) {
+        *self.owned.lock() = Some(Box::new(owned));
     }
 
     /// Keeps the receives in flight for ever.
@@ -82,7 +90,11 @@ impl SrqId {
 
 impl Drop for SrqTable {
     fn drop(&mut self) {
-        if !*self.leaked.get_mut() {
+        let owned = self.owned.get_mut().take();
+        if *self.leaked.get_mut() {
+            core::mem::forget(owned);
+        } else {
+            drop(owned);
             if let Some(pd) = self.pd.upgrade() {
                 pd.in_flight().remove(self.place);
                 pd.released();

@@ -115,8 +115,9 @@ impl<C: Provider> WorkQueues<C> {
         withdraw(&*self.recv_cq, self.recv.get(), cursor, posted, count);
     }
 
-    /// Ends both queues of a destroyed QP.
-    pub(crate) fn close(&mut self, pd: &Arc<impl PdWork + 'static>) {
+    /// Ends both queues of a destroyed QP. What its requests of sends and of receives own is dropped when they can no
+    /// longer be executed.
+    pub(crate) fn close(&mut self, pd: &Arc<impl PdWork + 'static>, owned: Option<[impl Send + Sync + 'static; 2]>) {
         let Caps { max_send_wr, max_recv_wr, .. } = self.caps;
         let (send, recv) = (self.send.take(), self.recv.take());
         // First, in case the owner of a buffer panics below.
@@ -126,8 +127,13 @@ impl<C: Provider> WorkQueues<C> {
         if recv.is_none() {
             self.recv_cq.cq_slots().cancel(max_recv_wr);
         }
-        send.into_iter().for_each(|ring| ring.close(&*self.send_cq, max_send_wr, pd));
-        recv.into_iter().for_each(|ring| ring.close(&*self.recv_cq, max_recv_wr, pd));
+        let [of_sends, of_recvs] = owned.map_or([None, None], |owned| owned.map(Some));
+        if let Some(ring) = send {
+            ring.close(&*self.send_cq, max_send_wr, pd, of_sends);
+        }
+        if let Some(ring) = recv {
+            ring.close(&*self.recv_cq, max_recv_wr, pd, of_recvs);
+        }
     }
 
     /// Leaks the queues of a QP that could not be destroyed: they keep their reservations and their ids.
@@ -173,9 +179,15 @@ impl Shape {
 
 impl Ring {
     /// Ends the queue of a destroyed QP.
-    fn close(self, cq: &impl Provider, capacity: u32, pd: &Arc<impl PdWork + 'static>) {
+    fn close(
+        self,
+        cq: &impl Provider,
+        capacity: u32,
+        pd: &Arc<impl PdWork + 'static>,
+        owned: Option<impl Send + Sync + 'static>,
+    ) {
         let Ring { queue_id, wr_ring, place } = self;
-        let pd = Arc::downgrade(pd);
-        cq.cq_slots().leave(GoneQueue { queue_id, capacity, wr_ring, place, pd });
+        let (pd, owned) = (Arc::downgrade(pd), owned.map(|owned| Box::new(owned) as Box<dyn Send + Sync>));
+        cq.cq_slots().leave(GoneQueue { queue_id, capacity, wr_ring, place, pd, owned });
     }
 }

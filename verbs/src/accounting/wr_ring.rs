@@ -5,7 +5,7 @@
 
 use core::iter::repeat_with;
 
-use super::kind::{Kind, LOOK};
+use super::kind::{DONE, Kind, LOOK};
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A number on a cache line of its own, because poster and poller write different numbers. Padding replaces an
@@ -168,6 +168,16 @@ impl WrRing {
         self.posted.number.load(Ordering::Acquire) as u32 == self.retired.number.load(Ordering::Acquire) as u32
     }
 
+    /// Whether the request of this number, which was posted, is no longer in flight. Acquires what its poll has written.
+    pub(crate) fn is_over(&self, number: u32) -> bool {
+        let retired = self.retired.number.load(Ordering::Acquire) as u32;
+        if (number.wrapping_sub(retired) as i32) < 0 {
+            return true;
+        }
+        let [_, keys] = self.slot(u64::from(number));
+        self.is_unordered && Kind(keys.load(Ordering::Acquire)).has(DONE)
+    }
+
     /// Whether a work request in flight names this key.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let [posted, retired] =
@@ -252,6 +262,11 @@ impl Cursor {
     /// The token of the next post.
     pub(crate) fn next(&self) -> u64 {
         self.wr_ring.posted.number.load(Ordering::Relaxed)
+    }
+
+    /// Whether the posted request of this number is no longer in flight.
+    pub(crate) fn is_over(&self, number: u32) -> bool {
+        self.wr_ring.is_over(number)
     }
 
     /// Whether the queue is known to have room at the token of the next post.

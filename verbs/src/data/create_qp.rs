@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicU8};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
@@ -136,6 +136,7 @@ impl QpInner {
             initiator_depth: AtomicU8::new(0),
             caps: rounded,
             has_windows: AtomicBool::new(false),
+            blocks: OnceLock::new(),
             queues: reservation.into_queues(),
             srq,
             pd,

@@ -249,6 +249,13 @@ impl Mr {
         Mr { start, len, source, target, writable: false, keys, registration: None }
     }
 
+    /// Returns the address of the byte at `offset`, which is inside the buffer.
+    pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset < self.len);
+        // The provenance is that of the buffer.
+        NonNull::new(self.start.as_ptr().wrapping_add(offset)).unwrap_or(self.start)
+    }
+
     /// Returns the object of libibverbs; `None` if the MR is unusable.
     pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
         self.registration.as_ref()?.as_ptr()

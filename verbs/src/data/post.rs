@@ -13,7 +13,8 @@ use core::ops::Range;
 use core::ptr;
 
 use cmid_proto::datapath::{
-    BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge,
+    BatchError, Caps, Completion, OfPd, Parts, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags, SendOp,
+    SendWr, Sge, Unposted,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Transport};
@@ -23,7 +24,7 @@ use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys, range, range
 use crate::data::request::{check_atomic, is_of_iwarp, kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
-use crate::data::{Ah, Mr, Mw, Qp};
+use crate::data::{Ah, Mr, Mw, Piece, Qp};
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
 /// A request of the send queue that has a slot in the ring and is not posted yet.
@@ -37,6 +38,7 @@ impl QueuePair for Qp {
     type Mr = Mr;
     type Mw = Mw;
     type Ah = Ah;
+    type Piece = Piece;
 
     fn num(&self) -> u32 {
         self.inner.qp_num()
@@ -123,11 +125,33 @@ impl QueuePair for Qp {
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostError> {
         self.invalidate_window(wr_id, window).map_err(|reason| self.error(PostCall::Invalidate, reason))
     }
+
+    #[inline(always)]
+    fn post_send_blocks<L: Into<Parts<Piece>>>(&mut self, request: SendWr<'_, L, Ah>) -> Result<(), Unposted<Piece>> {
+        let SendWr { wr_id, op, sges, flags } = request;
+        self.send_blocks(SendWr { wr_id, op, sges: sges.into(), flags })
+    }
+
+    fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
+        self.send_all_blocks(requests)
+    }
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
+        self.recv_blocks(wr_id, blocks.into())
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+        self.recv_all_blocks(requests)
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+        self.reclaim_blocks(completion)
+    }
 }
 
 impl Qp {
     #[inline(always)]
-    fn post_receive(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
+    pub(super) fn post_receive(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
         let mut one;
         let mut list;
         let (token, sg_list, num_sge) = match sges {
@@ -159,7 +183,7 @@ impl Qp {
     }
 
     #[inline(always)]
-    fn post_one(
+    pub(super) fn post_one(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
@@ -221,7 +245,7 @@ impl Qp {
         Ok((sge, self.inlines(op, u64::from(sge.length))))
     }
 
-    fn post_ranges(
+    pub(super) fn post_ranges(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,

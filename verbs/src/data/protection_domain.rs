@@ -1,16 +1,17 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
-use cmid_proto::datapath::{AhAttr, Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
+use cmid_proto::datapath::{AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
 
 use crate::data::create_reasons::srq_error;
-use crate::data::{Ah, Buffer, Mr, Mw, Pd, Srq};
+use crate::data::{Ah, Buffer, Mr, Mw, Pd, Piece, Srq};
 
 impl ProtectionDomain for Pd {
     type Mr = Mr;
     type Mw = Mw;
     type Ah = Ah;
     type Srq = Srq;
+    type Piece = Piece;
 
     /// # Errors
     /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
@@ -18,6 +19,16 @@ impl ProtectionDomain for Pd {
     fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::MemoryError)> {
         self.0.parked().retry();
         Mr::register(self, buffer.into(), access)
+    }
+
+    fn pool(
+        &self,
+        buffer: impl Into<Buffer>,
+        block_len: usize,
+        access: Access,
+    ) -> Result<Pool<Piece>, (Buffer, memory::MemoryError)> {
+        self.0.parked().retry();
+        Piece::pool(self, buffer.into(), block_len, access)
     }
 
     fn alloc_mw(&self) -> Result<Mw, CreateError> {

@@ -4,7 +4,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, PostCall, PostError, PostReason, QpState};
@@ -13,6 +13,7 @@ use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::kind::Kind;
 use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
+use crate::data::blocks::QpBlocks;
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::srq::SrqUse;
@@ -56,6 +57,8 @@ pub struct Qp {
     /// Created by the first list of each kind. Boxes keep the handle small.
     pub(super) send_staging: Option<Box<Staging<ibv_send_wr>>>,
     pub(super) recv_staging: Option<Box<Staging<ibv_recv_wr>>>,
+    /// The blocks that its requests have. Created by the first post of a block.
+    pub(super) blocks: Option<Box<QpBlocks>>,
 }
 
 // The handle is moved when it is created and returned.
@@ -77,6 +80,8 @@ pub(crate) struct QpInner {
     pub(super) caps: Caps,
     /// Whether a window was bound through it.
     pub(super) has_windows: AtomicBool,
+    /// The blocks that the handle has left.
+    pub(super) blocks: OnceLock<QpBlocks>,
     // Dropped after the QP.
     pub(super) queues: WorkQueues<CqInner>,
     pub(super) srq: Option<SrqUse>,
@@ -110,6 +115,7 @@ impl Qp {
             refuses_reads: false,
             send_staging: None,
             recv_staging: None,
+            blocks: None,
         }
     }
 
@@ -264,6 +270,16 @@ impl QpInner {
         self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, pd));
     }
 
+    /// Keeps the blocks of requests whose handle is dropped, until the queues are drained.
+    pub(super) fn keep(&self, blocks: QpBlocks) {
+        if self.is_inherited() {
+            core::mem::forget(blocks);
+        } else if let Err(again) = self.blocks.set(blocks) {
+            // There is one handle.
+            core::mem::forget(again);
+        }
+    }
+
     /// Whether it was made in another process, before a fork.
     pub(super) fn is_inherited(&self) -> bool {
         self.pd.inner().is_inherited()
@@ -312,7 +328,9 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
+        let blocks = self.blocks.take().map(QpBlocks::into_queues);
         if self.is_inherited() {
+            core::mem::forget(blocks);
             return;
         }
         // SAFETY: made by `QpInner::create` and destroyed only here. No id points at it: an `Id` with a QP holds it,
@@ -322,9 +340,10 @@ impl Drop for QpInner {
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
         if destroyed {
-            self.queues.close(pd);
+            self.queues.close(pd, blocks);
         } else {
             self.queues.leak(pd);
+            core::mem::forget(blocks);
             if let Some(srq) = self.srq.take() {
                 srq.leak();
             }

@@ -1,20 +1,23 @@
 //! Shared receive queues.
 
-use core::fmt;
 use core::ptr::{self, NonNull};
+use core::{fmt, iter, mem};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, Sge, SharedReceiveQueue, SrqCaps};
+use cmid_proto::datapath::{
+    BatchError, Completion, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge, SharedReceiveQueue, SrqCaps, Unposted,
+};
 
 use crate::accounting::poll::Provider as _;
 use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
+use crate::data::piece::{check, sges};
 use crate::data::ranges::{add_empty, pinned_key, range, ranges};
 use crate::data::staging::{Staging, Stopped, answer};
-use crate::data::{Mr, Pd};
+use crate::data::{Mr, Pd, Piece};
 use crate::errno;
 use crate::ffi::{self, PostSrqRecv, c_int, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
 use crate::raw;
@@ -32,6 +35,8 @@ pub struct Srq {
     cursor: SrqCursor,
     /// Created by the first list.
     staging: Option<Box<Staging<ibv_recv_wr>>>,
+    /// The blocks that its receives have.
+    blocks: Lent<Piece>,
 }
 
 /// An SRQ. Its handle and its QPs hold it.
@@ -83,7 +88,7 @@ impl Srq {
         let rounded = SrqCaps { max_wr: init.attr.max_wr, max_sge: init.attr.max_sge };
         let name = pd.name();
         let inner = Arc::new(SrqInner { raw, post_recv, is_iwarp, requested: caps, caps: rounded, table, pd });
-        Ok(Srq { inner, pd: name, cursor, staging: None })
+        Ok(Srq { inner, pd: name, cursor, staging: None, blocks: Lent::new(caps.max_wr) })
     }
 
     /// Its PD.
@@ -124,6 +129,7 @@ impl Srq {
 
 impl SharedReceiveQueue for Srq {
     type Mr = Mr;
+    type Piece = Piece;
 
     fn num(&self) -> u32 {
         // SAFETY: the SRQ is alive, and nothing writes the field after its creation.
@@ -160,8 +166,8 @@ impl SharedReceiveQueue for Srq {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         match self.post_one(wr_id, sges.as_ref()) {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(self.error(reason)),
+            Ok(_) => Ok(()),
+            Err(NotPosted { reason, .. }) => Err(self.error(reason)),
         }
     }
 
@@ -173,17 +179,79 @@ impl SharedReceiveQueue for Srq {
         let posted = self.post_batch(requests);
         posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(reason) })
     }
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
+        let parts = blocks.into();
+        let posted = self.check_blocks(1, iter::once(&parts)).map_err(NotPosted::from);
+        let posted = posted.and_then(|()| self.post_one(wr_id, &sges(&parts)));
+        let (token, returns) = match &posted {
+            Ok(token) => (*token, Returns::ByCompletion),
+            Err(NotPosted { filed: Some(token), .. }) => (*token, Returns::ToPool),
+            Err(NotPosted { filed: None, reason }) => {
+                return Err(Unposted { error: self.error(*reason), blocks: Some(parts) });
+            }
+        };
+        self.blocks.lend(token, wr_id, returns, parts);
+        posted.map(drop).map_err(|refused| Unposted { error: self.error(refused.reason), blocks: None })
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+        let checked = self.check_blocks(requests.len(), requests.iter().map(|(_, parts)| parts));
+        checked.map_err(|reason| BatchError { posted: 0, error: self.error(reason) })?;
+        let result = self.post_batch(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts))));
+        let posted = match &result {
+            Ok(posted) | Err(Stopped { posted, .. }) => *posted,
+        };
+        let is_refused = matches!(&result, Err(stopped) if !matches!(stopped.reason, PostReason::Device(_)));
+        if let Some(staging) = self.staging.as_mut().filter(|_| !is_refused) {
+            let tokens = staging.receives().map(|(request, _)| request.wr_id);
+            for ((token, (wr_id, parts)), at) in tokens.zip(requests.drain(..)).zip(0..) {
+                let returns = if at < posted { Returns::ByCompletion } else { Returns::ToPool };
+                self.blocks.lend(token, wr_id, returns, parts);
+            }
+        }
+        result.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(reason) })
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+        let slots = self.inner.table.slots();
+        self.blocks.reclaim(completion.wr_id, |token| slots.is_over(token))
+    }
+}
+
+/// A receive was not posted. It has a token if the provider may have queued it.
+struct NotPosted {
+    reason: PostReason,
+    filed: Option<u64>,
+}
+
+impl From<PostReason> for NotPosted {
+    fn from(reason: PostReason) -> Self {
+        NotPosted { reason, filed: None }
+    }
 }
 
 impl Srq {
-    fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
+    /// Checks the blocks of `count` receives.
+    fn check_blocks<'a>(
+        &mut self,
+        count: usize,
+        mut requests: impl Iterator<Item = &'a Parts<Piece>>,
+    ) -> Result<(), PostReason> {
+        let slots = self.inner.table.slots();
+        self.blocks.check_room(count, |token| slots.is_over(token))?;
+        requests.try_for_each(|parts| check(parts, true))
+    }
+
+    /// Posts a receive. Returns its token.
+    fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<u64, NotPosted> {
         let mut one;
         let mut list;
         let (token, sg_list, num_sge) = match sges {
             [sge] => {
                 one = range(self.pd, sge, true)?;
                 if one.length != 0 && self.inner.requested.max_sge == 0 {
-                    return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
+                    return Err(PostReason::TooManyRanges { ranges: 1, max: 0 }.into());
                 }
                 let token = self.cursor.file(wr_id, [pinned_key(&one, false)]);
                 (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
@@ -198,10 +266,13 @@ impl Srq {
         let token = token.ok_or_else(|| self.full())?;
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let (returned, bad) = self.post_list(&raw mut request);
-        answer(returned, bad).map_err(|errno| {
-            self.cursor.withdraw(token);
-            PostReason::Device(errno)
-        })
+        match answer(returned, bad) {
+            Ok(()) => Ok(token),
+            Err(errno) => {
+                self.cursor.withdraw(token);
+                Err(NotPosted { reason: PostReason::Device(errno), filed: Some(token) })
+            }
+        }
     }
 
     fn post_batch<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
@@ -271,7 +342,19 @@ impl SrqUse {
     /// flight.
     pub(crate) fn leak(self) {
         self.srq.table.leak();
-        core::mem::forget(self);
+        mem::forget(self);
+    }
+}
+
+impl Drop for Srq {
+    /// The SRQ keeps the blocks of its receives until they can no longer be executed.
+    fn drop(&mut self) {
+        let blocks = mem::replace(&mut self.blocks, Lent::new(0));
+        if self.inner.pd.inner().is_inherited() {
+            mem::forget(blocks);
+        } else if !blocks.is_empty() {
+            self.inner.table.keep(blocks);
+        }
     }
 }
 
@@ -288,7 +371,7 @@ impl Drop for SrqInner {
     fn drop(&mut self) {
         if self.pd.inner().is_inherited() {
             // Nor is the table, whose drop takes locks.
-            core::mem::forget(Arc::clone(&self.table));
+            mem::forget(Arc::clone(&self.table));
             return;
         }
         // SAFETY: made by ibv_create_srq and destroyed only here; QPs hold their SRQ, so none is left. It waits at most

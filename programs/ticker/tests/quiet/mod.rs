@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, PostError, QpState, SendWr, Sge, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, Parts, PostError, QpState, SendWr, Sge, Unposted,
+    prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -93,6 +94,7 @@ impl DataPath for Quiet {
     type Qp = QuietQp;
     type Ah = sim::Ah;
     type Srq = sim::Srq;
+    type Piece = sim::Piece;
     type Nic = sim::Nic;
     type AsyncEvents = sim::AsyncEvents;
 
@@ -200,6 +202,7 @@ impl QueuePair for QuietQp {
     type Mr = sim::Mr;
     type Mw = sim::Mw;
     type Ah = sim::Ah;
+    type Piece = sim::Piece;
 
     fn num(&self) -> u32 {
         self.0.num()
@@ -256,6 +259,36 @@ impl QueuePair for QuietQp {
 
     fn post_invalidate(&mut self, wr_id: u64, window: &mut sim::Mw) -> Result<(), PostError> {
         self.0.post_invalidate(wr_id, window)
+    }
+
+    fn post_send_blocks<L: Into<Parts<sim::Piece>>>(
+        &mut self,
+        request: SendWr<'_, L, sim::Ah>,
+    ) -> Result<(), Unposted<sim::Piece>> {
+        simulator(|| self.0.post_send_blocks(request))
+    }
+
+    fn post_sends_blocks(
+        &mut self,
+        requests: &mut Vec<SendWr<'_, Parts<sim::Piece>, sim::Ah>>,
+    ) -> Result<usize, BatchError> {
+        simulator(|| self.0.post_sends_blocks(requests))
+    }
+
+    fn post_recv_blocks<L: Into<Parts<sim::Piece>>>(
+        &mut self,
+        wr_id: u64,
+        blocks: L,
+    ) -> Result<(), Unposted<sim::Piece>> {
+        simulator(|| self.0.post_recv_blocks(wr_id, blocks))
+    }
+
+    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<sim::Piece>)>) -> Result<usize, BatchError> {
+        simulator(|| self.0.post_recvs_blocks(requests))
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<sim::Piece>> {
+        simulator(|| self.0.reclaim(completion))
     }
 }
 

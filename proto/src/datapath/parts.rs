@@ -1,0 +1,232 @@
+//! The parts of blocks that a work request names.
+
+use alloc::sync::Arc;
+use alloc::vec::{self, Vec};
+use core::fmt;
+use core::ops::{Deref, Range};
+
+use super::{Block, Length, Piece, PostError, PostReason};
+use crate::errno::Errno;
+
+/// A block, or a part of it, in a work request. The request has the whole block.
+pub struct Part<P> {
+    held: Held<P>,
+    /// The first byte, and the byte after the last, as offsets into the block.
+    start: usize,
+    end: usize,
+}
+
+enum Held<P> {
+    Owned(Block<P>),
+    Shared(Arc<Block<P>>),
+}
+
+impl<P: Piece> Part<P> {
+    pub(super) fn new(block: Block<P>, range: Range<usize>) -> Self {
+        Part { held: Held::Owned(block), start: range.start, end: range.end }
+    }
+
+    /// Returns a part of a block that several requests send. A post refuses to receive into it.
+    #[must_use]
+    pub fn shared(block: Arc<Block<P>>, range: Range<usize>) -> Self {
+        Part { held: Held::Shared(block), start: range.start, end: range.end }
+    }
+
+    /// Returns the block; `None` for a shared one.
+    #[must_use]
+    pub fn into_block(self) -> Option<Block<P>> {
+        match self.held {
+            Held::Owned(block) => Some(block),
+            Held::Shared(_) => None,
+        }
+    }
+
+    /// Returns the whole block, to read.
+    #[must_use]
+    pub fn block(&self) -> &Block<P> {
+        match &self.held {
+            Held::Owned(block) => block,
+            Held::Shared(block) => block,
+        }
+    }
+
+    /// Returns the whole block, to write; `None` for a shared one.
+    #[must_use]
+    pub fn block_mut(&mut self) -> Option<&mut Block<P>> {
+        match &mut self.held {
+            Held::Owned(block) => Some(block),
+            Held::Shared(_) => None,
+        }
+    }
+
+    /// Returns its range in the block, in bytes.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Checks the range, and that the device may write to the block if `writes`. For devices.
+    ///
+    /// # Errors
+    /// [`PostReason::ReversedRange`], [`PostReason::OutOfRange`], [`PostReason::SharedBlock`].
+    pub fn check(&self, writes: bool) -> Result<(), PostReason> {
+        let len = self.block().len();
+        if self.start > self.end {
+            Err(PostReason::ReversedRange)
+        } else if self.end > len {
+            Err(PostReason::OutOfRange { len: Length::new(len) })
+        } else if writes && matches!(self.held, Held::Shared(_)) {
+            Err(PostReason::SharedBlock)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The bytes of the part; none if its range is not inside the block.
+impl<P: Piece> Deref for Part<P> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.block().get(self.range()).unwrap_or_default()
+    }
+}
+
+impl<P: Piece> From<Block<P>> for Part<P> {
+    /// The whole block.
+    fn from(block: Block<P>) -> Self {
+        let len = block.len();
+        Part::new(block, 0..len)
+    }
+}
+
+impl<P: Piece> From<Arc<Block<P>>> for Part<P> {
+    /// The whole block.
+    fn from(block: Arc<Block<P>>) -> Self {
+        let len = block.len();
+        Part::shared(block, 0..len)
+    }
+}
+
+impl<P> fmt::Debug for Part<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_shared = matches!(self.held, Held::Shared(_));
+        f.debug_struct("Part").field("range", &(self.start..self.end)).field("is_shared", &is_shared).finish()
+    }
+}
+
+/// The blocks of one work request: one without an allocation, or several, which the device gathers or scatters in
+/// order.
+#[derive(Debug)]
+pub struct Parts<P>(List<P>);
+
+#[derive(Debug)]
+enum List<P> {
+    One(Part<P>),
+    Several(Vec<Part<P>>),
+}
+
+impl<P> Parts<P> {
+    /// Returns the blocks of the parts, without those that are shared.
+    pub fn into_blocks(self) -> impl Iterator<Item = Block<P>>
+    where
+        P: Piece,
+    {
+        self.into_iter().filter_map(Part::into_block)
+    }
+
+    /// Returns the first block that is not shared. Others return to their pools.
+    #[must_use]
+    pub fn into_block(self) -> Option<Block<P>>
+    where
+        P: Piece,
+    {
+        self.into_blocks().next()
+    }
+
+    /// Returns the parts, to change the blocks.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [Part<P>] {
+        match &mut self.0 {
+            List::One(part) => core::slice::from_mut(part),
+            List::Several(parts) => parts,
+        }
+    }
+}
+
+impl<P> Deref for Parts<P> {
+    type Target = [Part<P>];
+
+    fn deref(&self) -> &[Part<P>] {
+        match &self.0 {
+            List::One(part) => core::slice::from_ref(part),
+            List::Several(parts) => parts,
+        }
+    }
+}
+
+impl<P, T: Into<Part<P>>> From<T> for Parts<P> {
+    fn from(part: T) -> Self {
+        Parts(List::One(part.into()))
+    }
+}
+
+impl<P> From<Vec<Part<P>>> for Parts<P> {
+    fn from(parts: Vec<Part<P>>) -> Self {
+        Parts(List::Several(parts))
+    }
+}
+
+impl<P> FromIterator<Part<P>> for Parts<P> {
+    fn from_iter<I: IntoIterator<Item = Part<P>>>(parts: I) -> Self {
+        Parts(List::Several(parts.into_iter().collect()))
+    }
+}
+
+impl<P> IntoIterator for Parts<P> {
+    type Item = Part<P>;
+    type IntoIter = core::iter::Chain<core::option::IntoIter<Part<P>>, vec::IntoIter<Part<P>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, several) = match self.0 {
+            List::One(part) => (Some(part), Vec::new()),
+            List::Several(parts) => (None, parts),
+        };
+        one.into_iter().chain(several)
+    }
+}
+
+/// A work request with blocks was not posted.
+pub struct Unposted<P> {
+    /// The error.
+    pub error: PostError,
+    /// The blocks. `None` after [`PostReason::Device`]: the device may have queued the request, so they return to their
+    /// pools when it can no longer execute it.
+    pub blocks: Option<Parts<P>>,
+}
+
+impl<P> fmt::Debug for Unposted<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.error, f)
+    }
+}
+
+impl<P> fmt::Display for Unposted<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<P> core::error::Error for Unposted<P> {}
+
+impl<P> From<Unposted<P>> for PostError {
+    fn from(unposted: Unposted<P>) -> Self {
+        unposted.error
+    }
+}
+
+impl<P> From<Unposted<P>> for Errno {
+    fn from(unposted: Unposted<P>) -> Self {
+        unposted.error.errno()
+    }
+}

@@ -1,0 +1,323 @@
+//! Blocks: memory that moves into a work request, and back with its completion.
+
+use std::sync::Arc;
+
+use cmid_proto::datapath::{
+    Block, CompletionQueue, DataPath, Length, MemoryRegion, Part, Parts, Pool, PostReason, ProtectionDomain, QueuePair,
+    SendWr, SharedReceiveQueue, SrqCaps,
+};
+use cmid_proto::memory::{MemoryError, MemoryReason};
+use cmid_proto::Errno;
+use cmid_sim::{Access, Caps, Completion, Config, Cq, Pd, Piece, Remote, WcStatus};
+
+use crate::common::{Env, Equipment, Pair, SECOND};
+use crate::iwarp;
+
+const LOCAL: Access = Access::empty();
+
+fn pool(pd: &Pd, blocks: usize) -> Pool<Piece> {
+    pd.pool(vec![0; blocks * 16], 16, LOCAL).unwrap()
+}
+
+fn filled(pool: &Pool<Piece>, byte: u8) -> Block<Piece> {
+    let mut block = pool.take().expect("a free block");
+    block.fill(byte);
+    block
+}
+
+fn connected(caps: Caps) -> (Env, Pair) {
+    let mut env = Env::new();
+    let pair = env.established_with(caps);
+    (env, pair)
+}
+
+/// The only completion of a CQ.
+#[track_caller]
+fn done(env: &Env, cq: &mut Cq) -> Completion {
+    env.fabric.advance_by(SECOND);
+    let mut done = [Completion::default(); 2];
+    assert_eq!(cq.poll(&mut done), Ok(1));
+    done[0]
+}
+
+fn reason(refused: cmid_proto::datapath::Unposted<Piece>) -> (PostReason, Option<usize>) {
+    (refused.error.reason(), refused.blocks.map(|blocks| blocks.len()))
+}
+
+#[test]
+fn a_block_comes_back_with_its_completion() {
+    let (env, mut pair) = connected(Caps::default());
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 2), pool(&s.pd, 2));
+    s.qp.post_recv_blocks(7, there.take().unwrap()).unwrap();
+    c.qp.post_send_blocks(SendWr::send(8, filled(&here, 5).part(0..4))).unwrap();
+    assert_eq!((here.available(), there.available()), (1, 1));
+    let received = done(&env, &mut s.recv_cq);
+    let parts = s.qp.reclaim(&received).expect("the block of the receive");
+    assert!(s.qp.reclaim(&received).is_none(), "once");
+    assert_eq!((received.wr_id, received.byte_len, &parts[0][..5]), (7, 4, &[5, 5, 5, 5, 0][..]));
+    drop(parts);
+    assert_eq!(there.available(), 2);
+    let sent = done(&env, &mut c.send_cq);
+    let block = c.qp.reclaim(&sent).and_then(Parts::into_block).expect("the block of the send");
+    assert_eq!((block.len(), here.available()), (16, 1));
+}
+
+#[test]
+fn a_block_is_not_returned_before_its_completion_is_polled() {
+    let (env, mut pair) = connected(Caps::default());
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 2), pool(&s.pd, 2));
+    s.qp.post_recv_blocks(1, there.take().unwrap()).unwrap();
+    c.qp.post_send_blocks(SendWr::send(2, filled(&here, 1))).unwrap();
+    // What a program makes up returns nothing.
+    for wr_id in [1, 2] {
+        let made_up = Completion { wr_id, ..Completion::default() };
+        assert!(c.qp.reclaim(&made_up).is_none() && s.qp.reclaim(&made_up).is_none());
+    }
+    env.fabric.advance_by(SECOND);
+    assert!(c.qp.reclaim(&Completion { wr_id: 2, ..Completion::default() }).is_none(), "complete, and not polled");
+    let sent = done(&env, &mut c.send_cq);
+    assert!(c.qp.reclaim(&sent).is_some());
+}
+
+#[test]
+fn blocks_of_one_pool_are_in_flight_on_several_queues_and_filled_on_several_threads() {
+    let (env, mut pair) = connected(Caps { max_send_sge: 3, ..Caps::default() });
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 2));
+    s.qp.post_recv_blocks(1, [there.take().unwrap()].map(Part::from).into_iter().collect::<Parts<_>>()).unwrap();
+    let threads: Vec<_> = (1..=3)
+        .map(|byte| {
+            let here = here.clone();
+            std::thread::spawn(move || filled(&here, byte).part(0..usize::from(byte)))
+        })
+        .collect();
+    let parts: Parts<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    c.qp.post_send_blocks(SendWr::send(2, parts)).unwrap();
+    assert_eq!(here.available(), 1);
+    let received = done(&env, &mut s.recv_cq);
+    assert_eq!(&s.qp.reclaim(&received).unwrap()[0][..7], [1, 2, 2, 3, 3, 3, 0]);
+    let sent = done(&env, &mut c.send_cq);
+    assert_eq!(c.qp.reclaim(&sent).unwrap().into_blocks().count(), 3);
+    assert_eq!(here.available(), 4);
+}
+
+#[test]
+fn one_block_is_sent_several_times_at_once() {
+    let (env, mut pair) = connected(Caps::default());
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 1), pool(&s.pd, 3));
+    for wr_id in 1..=3 {
+        s.qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
+    }
+    let shared = Arc::new(filled(&here, 9));
+    for wr_id in 1..=3 {
+        c.qp.post_send_blocks(SendWr::send(wr_id, Arc::clone(&shared))).unwrap();
+    }
+    assert_eq!(shared[0], 9, "the sender reads it meanwhile");
+    // Nothing may be received into it.
+    let remote = Remote { addr: 0, rkey: 0 };
+    let read = c.qp.post_send_blocks(SendWr::read(4, Arc::clone(&shared), remote)).unwrap_err();
+    assert_eq!(reason(read), (PostReason::SharedBlock, Some(1)));
+    assert_eq!(reason(c.qp.post_recv_blocks(4, Arc::clone(&shared)).unwrap_err()), (PostReason::SharedBlock, Some(1)));
+    drop(shared);
+    env.fabric.advance_by(SECOND);
+    let mut completions = [Completion::default(); 4];
+    assert_eq!(c.send_cq.poll(&mut completions), Ok(3));
+    for completion in &completions[..3] {
+        assert_eq!(here.available(), 0, "another request sends it");
+        assert!(c.qp.reclaim(completion).unwrap().into_block().is_none(), "it has no single owner");
+    }
+    assert_eq!(here.available(), 1);
+}
+
+#[test]
+fn what_is_refused_comes_back_with_the_reason() {
+    let (env, mut pair) = connected(Caps { max_send_wr: 1, max_recv_wr: 1, ..Caps::default() });
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 4));
+    let part = |from, to| here.take().unwrap().part(from..to);
+    for (part, why) in [
+        (part(0, 17), PostReason::OutOfRange { len: Length::new(16) }),
+        (part(17, 17), PostReason::OutOfRange { len: Length::new(16) }),
+        (part(3, 2), PostReason::ReversedRange),
+        (Part::from(there.take().unwrap()), PostReason::OtherPd(cmid_proto::datapath::OfPd::Mr)),
+    ] {
+        assert_eq!(reason(c.qp.post_send_blocks(SendWr::send(1, part)).unwrap_err()), (why, Some(1)));
+    }
+    assert_eq!((here.available(), there.available()), (4, 4));
+    s.qp.post_recv_blocks(1, there.take().unwrap()).unwrap();
+    assert_eq!(
+        reason(s.qp.post_recv_blocks(2, there.take().unwrap()).unwrap_err()),
+        (PostReason::NotReclaimed { max: 1 }, Some(1))
+    );
+    c.qp.post_send_blocks(SendWr::send(2, here.take().unwrap())).unwrap();
+    let sent = done(&env, &mut c.send_cq);
+    // The queue has room, and the program has not taken the block of the first request.
+    let error = c.qp.post_send_blocks(SendWr::send(3, here.take().unwrap())).unwrap_err();
+    assert_eq!((error.error.errno(), error.error.reason()), (Errno::ENOMEM, PostReason::NotReclaimed { max: 1 }));
+    assert_eq!(error.to_string(), format!("post_send on QP {}: 1 requests of the queue have blocks: reclaim those of the complete ones", c.qp.num()));
+    c.qp.reclaim(&sent).unwrap();
+    c.qp.post_send_blocks(SendWr::send(3, error.blocks.unwrap())).unwrap();
+}
+
+#[test]
+fn blocks_of_unsignaled_requests_return_with_a_later_one() {
+    let (env, mut pair) = connected(Caps { max_send_wr: 3, ..Caps::default() });
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 8));
+    for round in 0..3 {
+        for _ in 0..3 {
+            s.qp.post_recv_blocks(1, there.take().unwrap()).unwrap();
+        }
+        let mut batch: Vec<_> = (0..3)
+            .map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap())))
+            .map(|request| if request.wr_id == 2 { request } else { request.unsignaled() })
+            .collect();
+        assert_eq!((c.qp.post_sends_blocks(&mut batch), batch.len()), (Ok(3), 0));
+        let sent = done(&env, &mut c.send_cq);
+        if round == 1 {
+            // Also without a reclaim: the next post needs the room.
+            continue;
+        }
+        assert_eq!(sent.wr_id, 2);
+        if round != 1 {
+            assert_eq!(c.qp.reclaim(&sent).map(|parts| parts.len()), Some(1));
+            assert_eq!(here.available(), 4);
+        }
+        let mut received = [Completion::default(); 3];
+        assert_eq!(s.recv_cq.poll(&mut received), Ok(3));
+        received.iter().for_each(|done| drop(s.qp.reclaim(done).expect("its block")));
+        if round == 0 {
+            assert_eq!(there.available(), 8);
+        }
+        break;
+    }
+}
+
+#[test]
+fn a_batch_that_is_refused_stays_with_its_owner() {
+    let (_env, mut pair) = connected(Caps { max_send_wr: 2, max_recv_wr: 2, ..Caps::default() });
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 4));
+    let mut sends: Vec<_> = (0..2).map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap()))).collect();
+    sends.push(SendWr::send(2, here.take().unwrap().part(0..17).into()));
+    let refused = c.qp.post_sends_blocks(&mut sends).unwrap_err();
+    assert_eq!((refused.posted, sends.len()), (0, 3));
+    let mut receives: Vec<_> = (0..3).map(|wr_id| (wr_id, Parts::from(there.take().unwrap()))).collect();
+    let refused = s.qp.post_recvs_blocks(&mut receives).unwrap_err();
+    assert_eq!((refused.error.reason(), receives.len()), (PostReason::NotReclaimed { max: 2 }, 3));
+    receives.pop();
+    assert_eq!((s.qp.post_recvs_blocks(&mut receives), receives.len()), (Ok(2), 0));
+    assert_eq!(s.qp.post_recvs_blocks(&mut receives).unwrap_err().error.reason(), PostReason::EmptyBatch);
+}
+
+/// The device has the request, and executes it later: its block does not come back before.
+#[test]
+fn a_block_that_the_device_may_have_queued_returns_to_its_pool_when_it_is_over() {
+    let (env, mut pair) = connected(Caps::default());
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (here, there) = (pool(&c.pd, 2), pool(&s.pd, 2));
+    for wr_id in 1..=2 {
+        s.qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
+    }
+    env.host.fail_next_doorbell(Errno::EPERM);
+    let refused = c.qp.post_send_blocks(SendWr::send(3, filled(&here, 3))).unwrap_err();
+    assert_eq!(reason(refused), (PostReason::Device(Errno::EPERM), None));
+    assert_eq!(here.available(), 1);
+    c.qp.post_send_blocks(SendWr::send(3, filled(&here, 4))).unwrap();
+    let sent = done(&env, &mut c.send_cq);
+    let parts = c.qp.reclaim(&sent).expect("the block of the request that was posted");
+    assert_eq!((parts[0][0], here.available()), (4, 1));
+}
+
+#[test]
+fn blocks_of_a_destroyed_qp_return_when_its_cqs_are_drained() {
+    for outlive in [false, true] {
+        let mut env = Env::with(Config { completions_outlive_qp: outlive, ..Config::default() });
+        let mut pair = env.established_with_qps();
+        let Equipment { mut qp, pd, send_cq, mut recv_cq } = pair.server_qp;
+        let (here, there) = (pool(&pair.client_qp.pd, 1), pool(&pd, 3));
+        for wr_id in 1..=3 {
+            qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
+        }
+        pair.client_qp.qp.post_send_blocks(SendWr::send(4, here.take().unwrap())).unwrap();
+        env.fabric.advance_by(SECOND);
+        drop(qp);
+        assert_eq!(there.available(), 0, "the id has it");
+        env.server.device.destroy_qp(pair.new).unwrap();
+        if outlive {
+            assert_eq!(there.available(), 0, "{outlive}");
+            let mut left = [Completion::default(); 4];
+            while recv_cq.poll(&mut left).unwrap() > 0 {}
+        }
+        assert_eq!((there.available(), pd.users()), (3, 1), "{outlive}");
+        drop((there, send_cq, recv_cq));
+        assert_eq!(pd.users(), 0, "the memory is deregistered");
+    }
+}
+
+#[test]
+fn receives_of_an_srq_come_back_in_any_order() {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    let Equipment { pd, .. } = &pair.server_qp;
+    let mut srq = pd.create_srq(SrqCaps { max_wr: 2, max_sge: 1 }).unwrap();
+    let blocks = pool(pd, 3);
+    let mut both: Vec<_> = [1, 2].into_iter().map(|wr_id| (wr_id, Parts::from(blocks.take().unwrap()))).collect();
+    assert_eq!((srq.post_recvs_blocks(&mut both), both.len()), (Ok(2), 0));
+    let full = srq.post_recv_blocks(3, blocks.take().unwrap()).unwrap_err();
+    assert_eq!(reason(full), (PostReason::NotReclaimed { max: 2 }, Some(1)));
+    assert!(srq.reclaim(&Completion { wr_id: 1, ..Completion::default() }).is_none());
+    drop(srq);
+    assert_eq!(blocks.available(), 3, "no QP can have taken them");
+}
+
+#[test]
+fn on_iwarp_a_block_is_in_flight_until_its_own_completion() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let blocks = pool(&c.pd, 2);
+    let there = s.pd.register(vec![7; 16], Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE).unwrap();
+    c.qp.post_send_blocks(SendWr::read(1, blocks.take().unwrap(), there.remote(0))).unwrap();
+    c.qp.post_send_blocks(SendWr::write(2, blocks.take().unwrap(), there.remote(0))).unwrap();
+    let mut one = [Completion::default()];
+    while c.send_cq.poll(&mut one) == Ok(0) {
+        let due = env.fabric.next_due().expect("a completion");
+        env.fabric.advance_to(due);
+    }
+    assert_eq!(one[0].wr_id, 2, "TCP has the write");
+    assert!(c.qp.reclaim(&Completion { wr_id: 1, ..one[0] }).is_none(), "the read goes on");
+    assert!(c.qp.reclaim(&one[0]).is_some());
+    let read = done(&env, &mut c.send_cq);
+    assert_eq!((read.wr_id, read.status), (1, WcStatus::SUCCESS));
+    assert_eq!(&c.qp.reclaim(&read).unwrap()[0][..], [7; 16]);
+}
+
+#[test]
+fn a_pool_needs_a_block_and_lets_no_peer_write() {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    let pd = &pair.client_qp.pd;
+    let why = |refused: Result<Pool<Piece>, (Vec<u8>, MemoryError)>| match refused.unwrap_err() {
+        (buffer, MemoryError::Refused(refused)) => (buffer.len(), refused.reason),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(pd.pool(vec![0; 15], 16, LOCAL)), (15, MemoryReason::NoBlock));
+    assert_eq!(why(pd.pool(vec![0; 16], 0, LOCAL)), (16, MemoryReason::NoBlock));
+    for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC] {
+        assert_eq!(why(pd.pool(vec![0; 16], 16, access)), (16, MemoryReason::PeersWriteToPool));
+    }
+    let pool = pd.pool(vec![3; 40], 16, Access::REMOTE_READ).unwrap();
+    assert_eq!((pool.blocks(), pool.block_len(), pool.available()), (2, 16, 2));
+    let [one, other] = [pool.take().unwrap(), pool.take().unwrap()];
+    assert!(pool.take().is_none());
+    assert_eq!(one.remote(0).addr.abs_diff(other.remote(0).addr), 16);
+    assert_eq!((&one[..], pd.users()), (&[3; 16][..], 2));
+    drop(pool);
+    drop(one);
+    assert_eq!(pd.users(), 2, "one block is left");
+    drop(other);
+    assert_eq!(pd.users(), 1);
+}
