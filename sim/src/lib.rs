@@ -142,12 +142,13 @@ pub use cmid_proto::memory::{
 pub use data::ah::Ah;
 pub use data::async_events::AsyncEvents;
 pub use data::blocks::Piece;
+pub use data::buffer::{Buffer, SharedBuffer};
 pub use data::bytes::{Slice, SliceMut};
 pub use data::comp_channel::CompChannel;
 pub use data::cq::Cq;
 pub use data::device::Nic;
 pub use data::fault::{Left, ReregFault};
-pub use data::mr::{Buffer, Change, Mr, Reregistered};
+pub use data::mr::{Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
 pub use data::qp::Qp;

@@ -187,7 +187,8 @@ pub use cmid_proto::memory::{
 };
 #[cfg(feature = "rdma-core")]
 pub use data::{
-    Ah, AsyncEvents, Buffer, Change, CompChannel, Cq, Mr, Mw, Nic, Pd, Piece, PostCalls, Qp, Reregistered, Srq,
+    Ah, AsyncEvents, Buffer, Change, CompChannel, Cq, Mr, Mw, Nic, Pd, Piece, PostCalls, Qp, Reregistered,
+    SharedBuffer, Srq,
 };
 
 /// A block of a pool of this crate.

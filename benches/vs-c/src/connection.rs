@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{DataPath, ProtectionDomain, SrqCaps};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
-use cmid_verbs::{Access, Backend, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
+use cmid_verbs::{Access, Backend, Block, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
 
 use crate::connections::RESOLVE;
 use crate::param::PARAM;
@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub(crate) cq: Cq,
     /// The memory of a sent message and of a received one.
     pub(crate) mr: Mr,
+    /// As many messages in blocks.
+    pub(crate) blocks: Vec<Block>,
     /// The server's memory.
     pub(crate) peer: Remote,
     pub(crate) driver: Epoll<Verbs>,
@@ -50,6 +52,9 @@ impl Connection {
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;
         let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let pool =
+            pd.pool(vec![0; DEPTH as usize * BYTES], BYTES, Access::empty()).map_err(|(_, error)| error.errno())?;
+        let blocks = std::iter::from_fn(|| pool.take()).collect();
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
         let srq = if shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
         let qp = drive.attach_qp(id, |device, attaching| match &srq {
@@ -61,7 +66,7 @@ impl Connection {
         let established = await_event(&mut driver, channel, CmEvent::Established)?;
         let (_, at) = wire::read(&established.private_data)?;
         let peer = Remote { addr: at.addr, rkey: at.rkey };
-        Ok(Connection { qp, srq, cq, mr, peer, driver, channel, _pd: pd })
+        Ok(Connection { qp, srq, cq, mr, blocks, peer, driver, channel, _pd: pd })
     }
 }
 

@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr, SharedReceiveQueue};
-use cmid_verbs::{Completion, WcStatus};
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, Parts, QueuePair, SendWr, SharedReceiveQueue};
+use cmid_verbs::{Ah, Completion, Piece, WcStatus};
 
 use crate::connection::{BYTES, Connection};
 use crate::mark::in_parts;
@@ -16,6 +16,7 @@ pub(crate) const AT_ONCE: u64 = 32;
 /// As in C; the reason for its length is in `c/work.c`.
 const PAUSE: Duration = Duration::from_millis(900);
 
+type Requests = Vec<SendWr<'static, Parts<Piece>, Ah>>;
 type Completions = [Completion; 2 * AT_ONCE as usize];
 
 /// What is posted, and how.
@@ -27,20 +28,25 @@ pub(crate) struct Work {
     pub(crate) in_one_call: bool,
     /// Receives are taken from a shared receive queue.
     pub(crate) shared: bool,
+    /// From and into blocks, which are reclaimed after the poll.
+    pub(crate) blocks: bool,
 }
 
 impl Work {
     /// The work of a job's name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let (sends, in_one_call, shared) = match name {
-            "write" => (false, false, false),
-            "send" => (true, false, false),
-            "write-batch" => (false, true, false),
-            "send-batch" => (true, true, false),
-            "send-srq" => (true, false, true),
+        let plain = Work { sends: false, in_one_call: false, shared: false, blocks: false };
+        Some(match name {
+            "write" => plain,
+            "send" => Work { sends: true, ..plain },
+            "write-batch" => Work { in_one_call: true, ..plain },
+            "send-batch" => Work { sends: true, in_one_call: true, ..plain },
+            "send-srq" => Work { sends: true, shared: true, ..plain },
+            "write-block" => Work { blocks: true, ..plain },
+            "write-block-batch" => Work { blocks: true, in_one_call: true, ..plain },
+            "send-block" => Work { sends: true, blocks: true, ..plain },
             _ => return None,
-        };
-        Some(Work { sends, in_one_call, shared })
+        })
     }
 }
 
@@ -49,9 +55,15 @@ pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
     let mut connection = Connection::open(to, work.shared)?;
     // Filled again by each poll, as the array of C is.
     let mut completions = [Completion::default(); 2 * AT_ONCE as usize];
+    let mut requests = Vec::with_capacity(AT_ONCE as usize);
     in_parts(|| {
         for _ in 0..rounds {
             match work {
+                Work { blocks: true, in_one_call: true, .. } => {
+                    block_batch(&mut connection, &mut requests, &mut completions)?
+                }
+                Work { blocks: true, sends: true, .. } => block_sends(&mut connection, &mut completions)?,
+                Work { blocks: true, .. } => block_writes(&mut connection, &mut completions)?,
                 Work { shared: true, .. } => shared_sends(&mut connection, &mut completions)?,
                 Work { sends: false, in_one_call: false, .. } => writes(&mut connection, &mut completions)?,
                 Work { sends: true, in_one_call: false, .. } => sends(&mut connection, &mut completions)?,
@@ -123,6 +135,59 @@ fn send_batch(connection: &mut Connection, completions: &mut Completions) -> Res
     connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::send(number, mr.sge(0..BYTES))))?;
     sleep(PAUSE);
     poll_all::<{ 2 * AT_ONCE as usize }>(connection, completions)
+}
+
+#[inline(never)]
+fn block_writes(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
+    for number in 0..AT_ONCE {
+        let block = connection.blocks.pop().context("no block")?;
+        connection.qp.post_send_blocks(SendWr::write(number, block, connection.peer))?;
+    }
+    sleep(PAUSE);
+    for _ in 0..AT_ONCE {
+        poll_one(connection, completions)?;
+        reclaim::<1>(connection, completions)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn block_sends(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
+    for number in 0..AT_ONCE {
+        let block = connection.blocks.pop().context("no block")?;
+        connection.qp.post_recv_blocks(number, block)?;
+    }
+    for number in 0..AT_ONCE {
+        let block = connection.blocks.pop().context("no block")?;
+        connection.qp.post_send_blocks(SendWr::send(number, block))?;
+    }
+    sleep(PAUSE);
+    for _ in 0..2 * AT_ONCE {
+        poll_one(connection, completions)?;
+        reclaim::<1>(connection, completions)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn block_batch(connection: &mut Connection, requests: &mut Requests, completions: &mut Completions) -> Result<()> {
+    for number in 0..AT_ONCE {
+        let block = connection.blocks.pop().context("no block")?;
+        requests.push(SendWr::write(number, block.into(), connection.peer));
+    }
+    connection.qp.post_sends_blocks(requests)?;
+    sleep(PAUSE);
+    poll_all::<{ AT_ONCE as usize }>(connection, completions)?;
+    reclaim::<{ AT_ONCE as usize }>(connection, completions)
+}
+
+#[inline(always)]
+fn reclaim<const COUNT: usize>(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
+    for completion in &completions[..COUNT] {
+        let block = connection.qp.reclaim(completion).and_then(Parts::into_block).context("no block")?;
+        connection.blocks.push(block);
+    }
+    Ok(())
 }
 
 // Inlined, as C's static functions are.

@@ -18,7 +18,7 @@ pub trait DataPath: Pollable + Send {
     /// Memory regions.
     type Mr: MemoryRegion<Pd = Self::Pd>;
     /// Memory windows.
-    type Mw: MemoryWindow;
+    type Mw: MemoryWindow<Piece = Self::Piece>;
     /// Completion queues.
     type Cq: CompletionQueue;
     /// Completion channels of several CQs.

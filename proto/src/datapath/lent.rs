@@ -25,6 +25,7 @@ struct Request<P> {
 
 /// Where the blocks of a request go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Returns {
     /// To the application, when it reclaims them by the completion.
     ByCompletion,
@@ -46,8 +47,9 @@ impl<P> Lent<P> {
     ///
     /// # Errors
     /// [`PostReason::NotReclaimed`].
+    #[inline]
     pub fn check_room(&mut self, count: usize, is_over: impl Fn(u64) -> bool) -> Result<(), PostReason> {
-        if self.requests.len() + count > self.max as usize { self.make_room(count, is_over) } else { Ok(()) }
+        if self.requests.len() + count <= self.max as usize { Ok(()) } else { self.make_room(count, is_over) }
     }
 
     #[cold]
@@ -60,13 +62,25 @@ impl<P> Lent<P> {
     }
 
     /// Adds the blocks of a request that was posted. The device gives it a number.
+    #[inline]
     pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
         self.requests.push_back(Request { number, wr_id, returns, parts });
     }
 
     /// Returns the blocks of the first request with this `wr_id` that is over; `None` if there is none. Those of
     /// unsignaled requests before it that are over return to their pools.
+    #[inline]
     pub fn reclaim(&mut self, wr_id: u64, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
+        let first = self.requests.front()?;
+        // The usual case: completions come in the order of the posts.
+        if first.wr_id == wr_id && first.returns == Returns::ByCompletion && is_over(first.number) {
+            return self.requests.pop_front().map(|request| request.parts);
+        }
+        self.search(wr_id, is_over)
+    }
+
+    #[cold]
+    fn search(&mut self, wr_id: u64, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
         let mut at = 0;
         while let Some(Request { number, wr_id: other, returns, .. }) = self.requests.get(at) {
             let is_over = is_over(*number);

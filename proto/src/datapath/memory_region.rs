@@ -5,6 +5,8 @@ use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 
 use super::{Access, Flag, Remote, Sge};
+#[cfg(feature = "std")]
+use super::{Part, Piece};
 use crate::errno::Errno;
 use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 
@@ -28,7 +30,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Protection domains.
     type Pd;
     /// Memory that can be registered.
-    type Buffer: From<Vec<u8>>;
+    type Buffer: Memory;
     /// The type that [`MemoryRegion::slice`] returns.
     type Slice<'a>: Deref<Target = [u8]>
     where
@@ -98,7 +100,8 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Borrows the memory for reading, if only this program can write to it. During the borrow the MR cannot be posted.
     ///
     /// # Errors
-    /// `EBUSY` while a work request in flight names it, or a window is bound to it that lets peers write. `EACCES` if peers may write to it, directly or through a
+    /// `EBUSY` while a work request in flight names it, a window is bound to it that lets peers write, or another
+    /// registration shares its memory ([`Memory`]). `EACCES` if peers may write to it, directly or through a
     /// window ([`Access::lets_peers_write`]), also after a failed re-registration with such a right; use
     /// [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
     fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
@@ -146,6 +149,26 @@ pub trait MemoryRegion: Sized + Send + Sync {
     fn view(&self) -> View<'_, Self> {
         View(self)
     }
+}
+
+/// Memory that can be registered.
+///
+/// [`Memory::share`] makes it memory of several registrations: on several PDs, and on several devices. Each of them is
+/// re-registered and deregistered by itself: a change of one neither moves nor frees the memory of another. The memory is
+/// freed when the last registration and the last handle have let go. While it is shared, [`MemoryRegion::slice`] and
+/// [`MemoryRegion::slice_mut`] return `EBUSY`: another registration may have work in flight.
+pub trait Memory: From<Vec<u8>> {
+    /// A handle of memory that several registrations share. Each registration takes a clone.
+    type Shared: Clone + Into<Self> + Send + Sync;
+
+    /// Makes it memory of several registrations.
+    fn share(self) -> Self::Shared;
+
+    /// Returns the `Vec` that it was made from.
+    ///
+    /// # Errors
+    /// Returns the memory if it is not that of a `Vec`, or if a registration or a handle shares it.
+    fn into_vec(self) -> Result<Vec<u8>, Self>;
 }
 
 /// The result of a re-registration.
@@ -210,6 +233,10 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 /// bound: a QP that is detached and dropped enters its error state, and is destroyed after the window.
 #[doc(alias = "ibv_mw")]
 pub trait MemoryWindow: Sized + Send {
+    /// The memory of blocks.
+    #[cfg(feature = "std")]
+    type Piece: Piece;
+
     /// Returns the key for peers. Every bind changes it.
     fn rkey(&self) -> u32;
 
@@ -219,4 +246,10 @@ pub trait MemoryWindow: Sized + Send {
     /// Returns the window with the errno of the device.
     #[doc(alias = "ibv_dealloc_mw")]
     fn dealloc(self) -> Result<(), (Self, Errno)>;
+
+    /// Returns a part that was bound ([`post_bind_block`](super::QueuePair::post_bind_block)) and certainly is not any more:
+    /// the completion of its invalidation was polled, or the receive that tells that the peer has invalidated it; `None`
+    /// if there is none. The deallocation returns the others to their pools.
+    #[cfg(feature = "std")]
+    fn reclaim(&mut self) -> Option<Part<Self::Piece>>;
 }

@@ -77,7 +77,7 @@ pub use device::DataPath;
 #[cfg(feature = "std")]
 pub use lent::{Lent, Returns};
 pub use maxima::Maxima;
-pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
+pub use memory_region::{Memory, MemoryRegion, MemoryWindow, Reregistered, View};
 #[cfg(feature = "std")]
 pub use parts::{Part, Parts, Unposted};
 #[cfg(feature = "std")]

@@ -1,5 +1,6 @@
 //! The parts of blocks that a work request names.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{self, Vec};
 use core::fmt;
@@ -9,33 +10,41 @@ use super::{Block, Length, Piece, PostError, PostReason};
 use crate::errno::Errno;
 
 /// A block, or a part of it, in a work request. The request has the whole block.
-pub struct Part<P> {
-    held: Held<P>,
-    /// The first byte, and the byte after the last, as offsets into the block.
-    start: usize,
-    end: usize,
-}
+pub struct Part<P>(Held<P>);
 
 enum Held<P> {
+    /// The block knows the range.
     Owned(Block<P>),
-    Shared(Arc<Block<P>>),
+    Shared(Box<SharedPart<P>>),
+}
+
+struct SharedPart<P> {
+    block: Arc<Block<P>>,
+    range: (u32, u32),
+}
+
+/// What is too large is beyond the end of every block.
+fn narrow(range: Range<usize>) -> (u32, u32) {
+    let narrow = |at| u32::try_from(at).unwrap_or(u32::MAX);
+    (narrow(range.start), narrow(range.end))
 }
 
 impl<P: Piece> Part<P> {
-    pub(super) fn new(block: Block<P>, range: Range<usize>) -> Self {
-        Part { held: Held::Owned(block), start: range.start, end: range.end }
+    pub(super) fn new(mut block: Block<P>, range: Range<usize>) -> Self {
+        block.set_range(narrow(range));
+        Part(Held::Owned(block))
     }
 
     /// Returns a part of a block that several requests send. A post refuses to receive into it.
     #[must_use]
     pub fn shared(block: Arc<Block<P>>, range: Range<usize>) -> Self {
-        Part { held: Held::Shared(block), start: range.start, end: range.end }
+        Part(Held::Shared(Box::new(SharedPart { block, range: narrow(range) })))
     }
 
     /// Returns the block; `None` for a shared one.
     #[must_use]
     pub fn into_block(self) -> Option<Block<P>> {
-        match self.held {
+        match self.0 {
             Held::Owned(block) => Some(block),
             Held::Shared(_) => None,
         }
@@ -43,42 +52,56 @@ impl<P: Piece> Part<P> {
 
     /// Returns the whole block, to read.
     #[must_use]
+    #[inline]
     pub fn block(&self) -> &Block<P> {
-        match &self.held {
+        match &self.0 {
             Held::Owned(block) => block,
-            Held::Shared(block) => block,
+            Held::Shared(part) => &part.block,
         }
     }
 
     /// Returns the whole block, to write; `None` for a shared one.
     #[must_use]
     pub fn block_mut(&mut self) -> Option<&mut Block<P>> {
-        match &mut self.held {
+        match &mut self.0 {
             Held::Owned(block) => Some(block),
             Held::Shared(_) => None,
+        }
+    }
+
+    fn bounds(&self) -> (u32, u32) {
+        match &self.0 {
+            Held::Owned(block) => block.range(),
+            Held::Shared(part) => part.range,
         }
     }
 
     /// Returns its range in the block, in bytes.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
-        self.start..self.end
+        let (start, end) = self.bounds();
+        start as usize..end as usize
     }
 
     /// Checks the range, and that the device may write to the block if `writes`. For devices.
     ///
     /// # Errors
     /// [`PostReason::ReversedRange`], [`PostReason::OutOfRange`], [`PostReason::SharedBlock`].
+    #[inline]
     pub fn check(&self, writes: bool) -> Result<(), PostReason> {
-        let len = self.block().len();
-        if self.start > self.end {
-            Err(PostReason::ReversedRange)
-        } else if self.end > len {
-            Err(PostReason::OutOfRange { len: Length::new(len) })
-        } else if writes && matches!(self.held, Held::Shared(_)) {
-            Err(PostReason::SharedBlock)
+        let (Range { start, end }, is_owned) = (self.range(), matches!(self.0, Held::Owned(_)));
+        if start <= end && end <= self.block().len() && (is_owned || !writes) { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> PostReason {
+        let (Range { start, end }, len) = (self.range(), self.block().len());
+        if start > end {
+            PostReason::ReversedRange
+        } else if end > len {
+            PostReason::OutOfRange { len: Length::new(len) }
         } else {
-            Ok(())
+            PostReason::SharedBlock
         }
     }
 }
@@ -108,22 +131,27 @@ impl<P: Piece> From<Arc<Block<P>>> for Part<P> {
     }
 }
 
-impl<P> fmt::Debug for Part<P> {
+impl<P: Piece> fmt::Debug for Part<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_shared = matches!(self.held, Held::Shared(_));
-        f.debug_struct("Part").field("range", &(self.start..self.end)).field("is_shared", &is_shared).finish()
+        let is_shared = matches!(self.0, Held::Shared(_));
+        f.debug_struct("Part").field("range", &self.range()).field("is_shared", &is_shared).finish()
     }
 }
 
 /// The blocks of one work request: one without an allocation, or several, which the device gathers or scatters in
 /// order.
-#[derive(Debug)]
 pub struct Parts<P>(List<P>);
 
-#[derive(Debug)]
 enum List<P> {
     One(Part<P>),
-    Several(Vec<Part<P>>),
+    #[expect(clippy::box_collection, reason = "it keeps what moves small")]
+    Several(Box<Vec<Part<P>>>),
+}
+
+impl<P: Piece> fmt::Debug for Parts<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&**self).finish()
+    }
 }
 
 impl<P> Parts<P> {
@@ -137,11 +165,15 @@ impl<P> Parts<P> {
 
     /// Returns the first block that is not shared. Others return to their pools.
     #[must_use]
+    #[inline]
     pub fn into_block(self) -> Option<Block<P>>
     where
         P: Piece,
     {
-        self.into_blocks().next()
+        match self.0 {
+            List::One(part) => part.into_block(),
+            List::Several(parts) => parts.into_iter().find_map(Part::into_block),
+        }
     }
 
     /// Returns the parts, to change the blocks.
@@ -173,13 +205,13 @@ impl<P, T: Into<Part<P>>> From<T> for Parts<P> {
 
 impl<P> From<Vec<Part<P>>> for Parts<P> {
     fn from(parts: Vec<Part<P>>) -> Self {
-        Parts(List::Several(parts))
+        Parts(List::Several(Box::new(parts)))
     }
 }
 
 impl<P> FromIterator<Part<P>> for Parts<P> {
     fn from_iter<I: IntoIterator<Item = Part<P>>>(parts: I) -> Self {
-        Parts(List::Several(parts.into_iter().collect()))
+        Parts(List::Several(Box::new(parts.into_iter().collect())))
     }
 }
 
@@ -190,7 +222,7 @@ impl<P> IntoIterator for Parts<P> {
     fn into_iter(self) -> Self::IntoIter {
         let (one, several) = match self.0 {
             List::One(part) => (Some(part), Vec::new()),
-            List::Several(parts) => (None, parts),
+            List::Several(parts) => (None, *parts),
         };
         one.into_iter().chain(several)
     }

@@ -27,13 +27,21 @@ pub struct Pool<P>(Arc<Shelf<P>>);
 
 /// The blocks of a pool that nobody has.
 struct Shelf<P> {
-    free: Mutex<Vec<Box<P>>>,
+    free: Mutex<Vec<Box<Slot<P>>>>,
     blocks: usize,
     block_len: usize,
 }
 
+struct Slot<P> {
+    piece: P,
+    /// The range that a work request names, while the block is a [`Part`]. It is here to keep what moves small.
+    range: (u32, u32),
+    /// The shelf that it belongs on, while it is a block.
+    shelf: Option<Arc<Shelf<P>>>,
+}
+
 impl<P> Shelf<P> {
-    fn free(&self) -> MutexGuard<'_, Vec<Box<P>>> {
+    fn free(&self) -> MutexGuard<'_, Vec<Box<Slot<P>>>> {
         // No call panics while it holds the lock.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,16 +50,18 @@ impl<P> Shelf<P> {
 impl<P: Piece> Pool<P> {
     /// Creates a pool of pieces of one length. For devices.
     pub fn of(pieces: impl IntoIterator<Item = P>) -> Self {
-        let free: Vec<_> = pieces.into_iter().map(Box::new).collect();
-        let (blocks, block_len) = (free.len(), free.first().map_or(0, |piece| piece.len()));
+        let free: Vec<_> =
+            pieces.into_iter().map(|piece| Box::new(Slot { piece, range: (0, 0), shelf: None })).collect();
+        let (blocks, block_len) = (free.len(), free.first().map_or(0, |slot| slot.piece.len()));
         Pool(Arc::new(Shelf { free: Mutex::new(free), blocks, block_len }))
     }
 
     /// Takes a block; `None` if all are in use. Its bytes are those that its last owner left.
     #[must_use]
     pub fn take(&self) -> Option<Block<P>> {
-        let piece = self.0.free().pop()?;
-        Some(Block { piece: Some(piece), shelf: Arc::clone(&self.0) })
+        let mut slot = self.0.free().pop()?;
+        slot.shelf = Some(Arc::clone(&self.0));
+        Some(Block(Some(slot)))
     }
 
     /// Returns the number of blocks that can be taken now.
@@ -93,11 +103,13 @@ impl<P> fmt::Debug for Pool<P> {
 /// it, nobody else can. It can be sent to other threads. Its drop returns it to its pool.
 ///
 /// `Arc<Block>` is the form for one block that is sent to many peers: each request holds a clone, and nobody writes.
-pub struct Block<P> {
+pub struct Block<P>(
     /// `None` only in `drop`.
-    piece: Option<Box<P>>,
-    shelf: Arc<Shelf<P>>,
-}
+    Option<Box<Slot<P>>>,
+);
+
+// It is moved with every request.
+static_assertions::const_assert!(size_of::<Block<u8>>() == size_of::<usize>());
 
 impl<P: Piece> Block<P> {
     /// Returns a part of the block for a work request: `range` in bytes. A post refuses a range beyond the end.
@@ -110,19 +122,29 @@ impl<P: Piece> Block<P> {
     /// ([`Access::REMOTE_READ`](super::Access::REMOTE_READ)).
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
-        self.piece.as_ref().map_or(Remote { addr: 0, rkey: 0 }, |piece| piece.remote(offset))
+        self.piece().map_or(Remote { addr: 0, rkey: 0 }, |piece| piece.remote(offset))
+    }
+
+    pub(super) fn range(&self) -> (u32, u32) {
+        self.0.as_ref().map_or((0, 0), |slot| slot.range)
+    }
+
+    pub(super) fn set_range(&mut self, range: (u32, u32)) {
+        if let Some(slot) = &mut self.0 {
+            slot.range = range;
+        }
     }
 
     /// Returns the piece, for devices.
     #[must_use]
     pub fn piece(&self) -> Option<&P> {
-        self.piece.as_deref()
+        self.0.as_ref().map(|slot| &slot.piece)
     }
 
     /// Returns the piece, for devices.
     #[must_use]
     pub fn piece_mut(&mut self) -> Option<&mut P> {
-        self.piece.as_deref_mut()
+        self.0.as_mut().map(|slot| &mut slot.piece)
     }
 }
 
@@ -130,27 +152,29 @@ impl<P: Piece> Deref for Block<P> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.piece.as_ref().map_or(&[], |piece| piece)
+        self.0.as_ref().map_or(&[], |slot| &slot.piece)
     }
 }
 
 impl<P: Piece> DerefMut for Block<P> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.piece.as_mut().map_or(&mut [], |piece| piece)
+        self.0.as_mut().map_or(&mut [], |slot| &mut slot.piece)
     }
 }
 
 impl<P> Drop for Block<P> {
     fn drop(&mut self) {
-        if let Some(piece) = self.piece.take() {
+        let Some(mut slot) = self.0.take() else { return };
+        if let Some(shelf) = slot.shelf.take() {
             // It has room for all blocks of the pool.
-            self.shelf.free().push(piece);
+            shelf.free().push(slot);
         }
     }
 }
 
 impl<P> fmt::Debug for Block<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("len", &self.shelf.block_len).finish_non_exhaustive()
+        let shelf = self.0.as_ref().and_then(|slot| slot.shelf.as_ref());
+        f.debug_struct("Block").field("len", &shelf.map(|shelf| shelf.block_len)).finish_non_exhaustive()
     }
 }

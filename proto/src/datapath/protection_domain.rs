@@ -12,6 +12,10 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Memory regions.
     type Mr: MemoryRegion<Pd = Self>;
     /// Memory windows.
+    #[cfg(feature = "std")]
+    type Mw: MemoryWindow<Piece = Self::Piece>;
+    /// Memory windows.
+    #[cfg(not(feature = "std"))]
     type Mw: MemoryWindow;
     /// Address handles.
     type Ah;
@@ -43,14 +47,33 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     ) -> Result<Self::Mr, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)>;
 
     /// Registers a buffer as a [`Pool`] of blocks of `block_len` bytes. Bytes after the last whole block are not used.
-    /// Peers may get [`Access::REMOTE_READ`]. They write only to an MR, or through a window.
+    /// The rights that peers may have are [`Access::REMOTE_READ`] of all blocks, and those of a window that is bound to a
+    /// block ([`Access::MW_BIND`]; each block is then a registration).
     ///
     /// # Errors
     /// As [`ProtectionDomain::register`]. [`memory::MemoryReason::NoBlock`] if the buffer is shorter than a block or
     /// `block_len` is 0, [`memory::MemoryReason::PeersWriteToPool`] for a right of peers to write.
     #[cfg(feature = "std")]
+    #[expect(clippy::type_complexity, reason = "as that of `register`")]
     fn pool(
         &self,
+        buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
+        block_len: usize,
+        access: Access,
+    ) -> Result<Pool<Self::Piece>, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)> {
+        self.pool_with(&[], buffer, block_len, access)
+    }
+
+    /// As [`ProtectionDomain::pool`], with blocks that can be posted on queues of other PDs too, also of other devices:
+    /// the memory has a registration on each.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::pool`].
+    #[cfg(feature = "std")]
+    #[expect(clippy::type_complexity, reason = "as that of `register`")]
+    fn pool_with(
+        &self,
+        others: &[Self],
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
         block_len: usize,
         access: Access,

@@ -6,9 +6,9 @@ use core::ops::Range;
 
 #[cfg(doc)]
 use super::PostReason;
-#[cfg(feature = "std")]
-use super::{Completion, Parts, Piece, Unposted};
 use super::{Access, BatchError, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
+#[cfg(feature = "std")]
+use super::{Completion, Part, Parts, Piece, Unposted};
 use crate::errno::Errno;
 
 /// The handle of a QP. One thread at a time posts to it.
@@ -152,7 +152,6 @@ pub trait QueuePair: Send {
     /// # Errors
     /// As [`QueuePair::post_sends`] and [`QueuePair::post_send_blocks`].
     #[cfg(feature = "std")]
-    #[expect(clippy::type_complexity, reason = "a vector of requests")]
     fn post_sends_blocks(
         &mut self,
         requests: &mut Vec<SendWr<'_, Parts<Self::Piece>, Self::Ah>>,
@@ -177,6 +176,22 @@ pub trait QueuePair: Send {
     /// As [`QueuePair::post_recvs`] and [`QueuePair::post_recv_blocks`].
     #[cfg(feature = "std")]
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Self::Piece>)>) -> Result<usize, BatchError>;
+
+    /// Posts the bind of a window to a part of a block, for the peer of this QP, as [`QueuePair::post_bind`] does to an MR.
+    /// The block moves into the window: while the peer may write, nobody else has it.
+    /// [`MemoryWindow::reclaim`](super::MemoryWindow::reclaim) returns it after the window is invalidated. The pool needs
+    /// [`Access::MW_BIND`].
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_bind`], with the block; [`PostReason::SharedBlock`] for a right to write to a shared block.
+    #[cfg(feature = "std")]
+    fn post_bind_block<L: Into<Part<Self::Piece>>>(
+        &mut self,
+        wr_id: u64,
+        window: &mut Self::Mw,
+        part: L,
+        access: Access,
+    ) -> Result<(), Unposted<Self::Piece>>;
 
     /// Returns the blocks of the request of a polled completion of this QP; `None` if the request has none, or if they
     /// were returned. Requests in flight with the same `wr_id` come back in the order of their posts.

@@ -154,6 +154,12 @@ impl Bindings {
         self.invalidations.retain(|posted| posted.qp_num != qp_num);
     }
 
+    /// Whether a window may be bound by the bind that gave it this remote key.
+    #[must_use]
+    pub fn is_bound(&self, window: u64, rkey: u32) -> bool {
+        self.bindings.iter().any(|binding| (binding.window, binding.bind.rkey) == (window, rkey))
+    }
+
     /// Returns the rights of all windows that may be bound to the MR with this key; `None` if no window is.
     #[must_use]
     pub fn of(&self, lkey: u32) -> Option<Access> {
@@ -212,6 +218,7 @@ mod tests {
         bindings.handle_completion(&Completion { status: WcStatus::WR_FLUSH_ERR, ..LOCAL });
         bindings.handle_completion(&Completion { opcode: WcOpcode::BIND_MW, ..LOCAL });
         assert_eq!(bindings.traffic(1), Traffic::WindowBound);
+        assert_eq!((bindings.is_bound(1, BIND.rkey), bindings.is_bound(1, 0x103)), (true, false));
         bindings.handle_completion(&LOCAL);
         assert_eq!(
             (bindings.traffic(1), bindings.bindings.len(), bindings.invalidations.len()),

@@ -69,6 +69,7 @@ impl MemoryReason {
             | MemoryReason::UnknownRights(_)
             | MemoryReason::NoBlock
             | MemoryReason::PeersWriteToPool
+            | MemoryReason::SharedPool
             | MemoryReason::RemoteWithoutLocalWrite => Errno::EINVAL,
         }
     }

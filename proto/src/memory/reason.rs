@@ -50,12 +50,15 @@ pub enum MemoryReason {
     /// `ibv_reg_mr`.
     #[error("memory of length 0 cannot be registered")]
     Empty,
-    /// A pool without a block: the memory is shorter than one, or the length of a block is 0.
-    #[error("the memory has no room for a block, or the length of a block is 0")]
+    /// A pool without a block: the memory is shorter than one, or the length of a block is 0 or too large for a range.
+    #[error("the memory has no room for a block, or the length of a block is 0 or above 4294967294")]
     NoBlock,
     /// A pool whose blocks peers could write to while their owners have them.
     #[error("peers cannot get a right to write to a pool: its blocks have owners")]
     PeersWriteToPool,
+    /// A pool of memory that is shared: other registrations could write to its blocks.
+    #[error("the memory of a pool cannot be shared: its blocks have owners")]
+    SharedPool,
     /// A provider would follow the null pointer.
     #[error("IBV_REREG_MR_CHANGE_PD needs a PD")]
     NoPd,

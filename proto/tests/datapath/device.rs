@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
 
+use cmid_proto::datapath::{self, AhAttr, Attaching, CqRoom};
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
-    DataPath, Parts, Pool, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendWr, Sge, SharedReceiveQueue,
-    SrqCaps, Unposted,
+    DataPath, Memory, Part, Parts, Pool, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendWr, Sge,
+    SharedReceiveQueue, SrqCaps, Unposted,
 };
-use cmid_proto::datapath::{self, AhAttr, Attaching, CqRoom};
 use cmid_proto::memory::{self, PdState};
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
@@ -53,6 +53,28 @@ pub(crate) struct Cq {
     depth: u32,
     /// The results of polls.
     pub(crate) ready: Vec<Result<usize, Errno>>,
+}
+
+/// Plain memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plain(pub(crate) Vec<u8>);
+
+impl From<Vec<u8>> for Plain {
+    fn from(bytes: Vec<u8>) -> Self {
+        Plain(bytes)
+    }
+}
+
+impl Memory for Plain {
+    type Shared = Plain;
+
+    fn share(self) -> Plain {
+        self
+    }
+
+    fn into_vec(self) -> Result<Vec<u8>, Plain> {
+        Ok(self.0)
+    }
 }
 
 /// A piece of plain memory.
@@ -193,16 +215,17 @@ impl ProtectionDomain for Pd {
     type Srq = Srq;
     type Piece = Piece;
 
-    fn pool(
+    fn pool_with(
         &self,
-        _: impl Into<Vec<u8>>,
+        _: &[Pd],
+        _: impl Into<Plain>,
         block_len: usize,
         _: Access,
-    ) -> Result<Pool<Piece>, (Vec<u8>, memory::MemoryError)> {
+    ) -> Result<Pool<Piece>, (Plain, memory::MemoryError)> {
         Ok(Pool::of([Piece(vec![0; block_len])]))
     }
 
-    fn register(&self, _: impl Into<Vec<u8>>, _: Access) -> Result<Bytes, (Vec<u8>, memory::MemoryError)> {
+    fn register(&self, _: impl Into<Plain>, _: Access) -> Result<Bytes, (Plain, memory::MemoryError)> {
         Ok(Bytes([0; 9]))
     }
 
@@ -324,6 +347,16 @@ impl QueuePair for Qp {
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         Ok(requests.drain(..).count())
+    }
+
+    fn post_bind_block<L: Into<Part<Piece>>>(
+        &mut self,
+        _: u64,
+        _: &mut Mw,
+        _: L,
+        _: Access,
+    ) -> Result<(), Unposted<Piece>> {
+        Ok(())
     }
 
     fn reclaim(&mut self, _: &Completion) -> Option<Parts<Piece>> {

@@ -3,6 +3,7 @@
 #![cfg(feature = "std")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod blocks;
 mod creations;
 mod device;
 mod memory;

@@ -1,14 +1,14 @@
 //! Memory of the device that records its calls.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, Flag, MemoryRegion, MemoryWindow, Reregistered};
+use cmid_proto::datapath::{Access, Flag, MemoryRegion, MemoryWindow, Part, Reregistered};
 use cmid_proto::memory::{self, Change, MrState, Policy, Returned, Way};
 
-use crate::device::{Bytes, Mw, Pd};
+use crate::device::{Bytes, Mw, Pd, Piece, Plain};
 
 impl MemoryRegion for Bytes {
     type Pd = Pd;
-    type Buffer = Vec<u8>;
+    type Buffer = Plain;
     type Slice<'a> = &'a [u8];
     type SliceMut<'a> = &'a mut [u8];
 
@@ -73,16 +73,22 @@ impl MemoryRegion for Bytes {
         Ok(&mut self.0)
     }
 
-    fn reregister(&mut self, change: Change<Pd, Vec<u8>>, _: Policy) -> Reregistered<Vec<u8>> {
+    fn reregister(&mut self, change: Change<Pd, Plain>, _: Policy) -> Reregistered<Plain> {
         Reregistered { result: Ok(Way::Anew), buffer: change.buffer }
     }
 
-    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, memory::MemoryError)> {
-        Ok(Returned { buffer: self.0.to_vec(), other: None })
+    fn deregister(self) -> Result<Returned<Plain>, (Self, memory::MemoryError)> {
+        Ok(Returned { buffer: Plain(self.0.to_vec()), other: None })
     }
 }
 
 impl MemoryWindow for Mw {
+    type Piece = Piece;
+
+    fn reclaim(&mut self) -> Option<Part<Piece>> {
+        None
+    }
+
     fn rkey(&self) -> u32 {
         8
     }

@@ -2,58 +2,91 @@
 //!
 //! A block owns its bytes. A post copies them to the registered memory of the pool, and the reclaim copies them back.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use cmid_proto::datapath::{
-    self, Access, Lent, MemoryRegion as _, Part, Parts, Pool, PostReason, Remote, Returns, SendFlags, Sge,
+    self, Access, Lent, Memory as _, MemoryRegion as _, Part, Parts, Pool, PostReason, Remote, Returns, SendFlags, Sge,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
 
-use crate::data::mr::{Buffer, Mr};
+use crate::data::buffer::Buffer;
+use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::fabric::shared::{Parked, Shared};
-use crate::index::{QpNo, SrqNo};
+use crate::index::{PdNo, QpNo, SrqNo};
 
 /// The memory of a block.
 #[derive(Debug)]
 pub struct Piece {
     bytes: Box<[u8]>,
-    /// The first byte, as an offset into the region.
+    /// The first byte, as an offset into each region.
     offset: usize,
-    mr: Arc<Mr>,
+    /// The registrations, one on each domain of the pool.
+    mrs: Arc<[Mr]>,
 }
 
 impl Piece {
     /// Registers a buffer in pieces.
     pub(super) fn pool(
-        pd: &Pd,
+        pds: &[&Pd],
         buffer: Buffer,
         len: usize,
         access: Access,
     ) -> Result<Pool<Piece>, (Buffer, MemoryError)> {
-        let refused = |reason| MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason };
+        let refused =
+            |reason| MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason };
         if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
             return Err((buffer, refused(MemoryReason::PeersWriteToPool).into()));
         }
-        if len == 0 || buffer.len() < len {
+        if len == 0 || len >= u32::MAX as usize || buffer.len() < len {
             return Err((buffer, refused(MemoryReason::NoBlock).into()));
         }
-        let blocks: Vec<Box<[u8]>> = buffer.chunks_exact(len).map(Box::from).collect();
-        let mr = Arc::new(Mr::register(pd, buffer, access | Access::LOCAL_WRITE)?);
-        let pieces = blocks.into_iter().zip(0..);
-        Ok(Pool::of(pieces.map(|(bytes, block)| Piece { bytes, offset: block * len, mr: Arc::clone(&mr) })))
+        // Others could register the memory, with other rights.
+        let buffer = buffer.unshared().map_err(|buffer| (buffer, refused(MemoryReason::SharedPool).into()))?;
+        let (whole, shared) = (buffer.len(), buffer.share());
+        let register = |range: Range<usize>| -> Result<Arc<[Mr]>, MemoryError> {
+            let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access | Access::LOCAL_WRITE));
+            mrs.map(|registered| registered.map_err(|(_, error)| error)).collect()
+        };
+        let pieces = if access.contains(Access::MW_BIND) {
+            // Soft-RoCE checks the rights of a window and not its range, so the key of a window reaches all of its MR.
+            let each = (0..whole / len).map(|block| Ok(Piece::of(&register(block * len..(block + 1) * len)?, 0, len)));
+            each.collect::<Result<Vec<_>, _>>()
+        } else {
+            let one = register(0..whole);
+            one.map(|mrs| (0..whole / len).map(|block| Piece::of(&mrs, block * len, len)).collect())
+        };
+        match pieces {
+            Ok(pieces) => Ok(Pool::of(pieces)),
+            Err(error) => Err((Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error)),
+        }
     }
 
-    /// Makes the bytes those that the device reads.
+    fn of(mrs: &Arc<[Mr]>, offset: usize, len: usize) -> Self {
+        let mut piece = Piece { bytes: vec![0; len].into(), offset, mrs: Arc::clone(mrs) };
+        piece.load();
+        piece
+    }
+
+    /// Makes the bytes those that the device reads. The registrations share them.
     fn flush(&self) {
-        // The range is inside the region.
-        let _: Result<(), _> = self.mr.copy_in(self.offset, &self.bytes);
+        if let Some(mr) = self.mrs.first() {
+            // The range is inside the region.
+            let _: Result<(), _> = mr.copy_in(self.offset, &self.bytes);
+        }
     }
 
     /// Takes the bytes that the device has written.
     fn load(&mut self) {
-        let _: Result<(), _> = self.mr.copy_out(self.offset, &mut self.bytes);
+        if let Some(mr) = self.mrs.first() {
+            let _: Result<(), _> = mr.copy_out(self.offset, &mut self.bytes);
+        }
+    }
+
+    /// Returns the registration on a domain; another one if there is none, which the post refuses.
+    fn mr(&self, pd: Option<PdNo>) -> Option<&Mr> {
+        self.mrs.iter().find(|mr| pd.is_some_and(|pd| mr.is_on(pd))).or(self.mrs.first())
     }
 }
 
@@ -74,20 +107,21 @@ impl DerefMut for Piece {
 impl datapath::Piece for Piece {
     /// In the simulator a peer reads the bytes that the last request of the block has sent or received.
     fn remote(&self, offset: usize) -> Remote {
-        self.mr.remote(self.offset.wrapping_add(offset))
+        let mr = self.mrs.first();
+        mr.map_or(Remote { addr: 0, rkey: 0 }, |mr| mr.remote(self.offset.wrapping_add(offset)))
     }
 }
 
-/// Returns the range of a part that was checked.
-fn sge(part: &Part<Piece>) -> Option<Sge<'_, Mr>> {
+/// Returns the range of a part that was checked, for a queue of this domain. Its bytes are flushed.
+pub(super) fn sge(part: &Part<Piece>, pd: Option<PdNo>) -> Option<Sge<'_, Mr>> {
     let (piece, range) = (part.block().piece()?, part.range());
-    Some(Sge { mr: &piece.mr, offset: piece.offset + range.start, len: range.end.checked_sub(range.start) })
+    piece.flush();
+    Some(Sge { mr: piece.mr(pd)?, offset: piece.offset + range.start, len: range.end.checked_sub(range.start) })
 }
 
-/// Returns the ranges of parts that were checked, after their bytes are flushed.
-pub(super) fn sges(parts: &[Part<Piece>]) -> Vec<Sge<'_, Mr>> {
-    parts.iter().filter_map(|part| part.block().piece()).for_each(Piece::flush);
-    parts.iter().filter_map(sge).collect()
+/// Returns the ranges of parts that were checked.
+pub(super) fn sges(parts: &[Part<Piece>], pd: Option<PdNo>) -> Vec<Sge<'_, Mr>> {
+    parts.iter().filter_map(|part| sge(part, pd)).collect()
 }
 
 /// Checks the parts of a request. The device writes to them if `writes`.
@@ -119,6 +153,14 @@ pub(super) fn loaded(mut parts: Parts<Piece>) -> Parts<Piece> {
     let blocks = parts.as_mut_slice().iter_mut().filter_map(Part::block_mut);
     blocks.filter_map(|block| block.piece_mut()).for_each(Piece::load);
     parts
+}
+
+/// Takes the bytes that a peer has written.
+pub(super) fn loaded_part(mut part: Part<Piece>) -> Part<Piece> {
+    if let Some(piece) = part.block_mut().and_then(|block| block.piece_mut()) {
+        piece.load();
+    }
+    part
 }
 
 /// The blocks that the requests of a queue have whose handle is dropped.

@@ -8,7 +8,7 @@ use cmid_proto::datapath::{Flag, MemoryRegion};
 use cmid_proto::memory::{Access, Traffic};
 
 use crate::data::mr::{Mr, bound, traffic};
-use crate::data::space::Stretch;
+use crate::data::space::{Lent, Stretch};
 use crate::fabric::Fabric;
 
 impl Mr {
@@ -54,6 +54,9 @@ impl Mr {
             let (machine, shared) = (self.machine(), self.fabric.shared());
             if machine.access().ok_or(Errno::EINVAL)?.lets_peers_write() {
                 return Err(Errno::EACCES);
+            }
+            if machine.buffer().is_some_and(Lent::is_shared) {
+                return Err(Errno::EBUSY);
             }
             if traffic(&machine, shared) == Traffic::InFlight || bound(&machine, shared).is_some_and(conflicts) {
                 return Err(Errno::EBUSY);

@@ -4,8 +4,9 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Flag, MemoryRegion};
 use cmid_proto::memory::{Access, MemoryError, MrState, Policy, Returned, Way};
 
+use crate::data::buffer::Buffer;
 use crate::data::bytes::{Slice, SliceMut};
-use crate::data::mr::{Buffer, Change, Mr, Reregistered};
+use crate::data::mr::{Change, Mr, Reregistered};
 use crate::data::pd::Pd;
 
 impl MemoryRegion for Mr {

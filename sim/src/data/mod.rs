@@ -6,6 +6,7 @@ pub(crate) mod ah;
 pub(crate) mod async_events;
 pub(crate) mod async_readers;
 pub(crate) mod blocks;
+pub(crate) mod buffer;
 pub(crate) mod bytes;
 pub(crate) mod comp_channel;
 pub(crate) mod completion;

@@ -9,15 +9,13 @@ use cmid_proto::memory::{
     MemoryTarget, MrState, Policy, Region, Returned, Traffic,
 };
 
+use crate::data::buffer::Buffer;
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::space::{KeyedRange, Lent, Stretch};
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::index::{DeviceNo, MrHandle, PdNo};
-
-/// A buffer for registration: plain memory.
-pub type Buffer = Vec<u8>;
 
 /// The parameters of a re-registration, with domain handles.
 pub type Change = memory::Change<Pd, Buffer>;
@@ -51,9 +49,10 @@ impl Mr {
             Err(refused) => return Err((buffer, refused.into())),
         };
         let shared = fabric.shared();
-        let mut machine = match Machine::register(pd, shared.lend(buffer), access) {
+        let weak = fabric.weak();
+        let mut machine = match Machine::register(pd, buffer.lend(shared, &weak), access) {
             Ok(machine) => machine,
-            Err((lent, refused)) => return Err((shared.give_back(&lent), refused.into())),
+            Err((lent, refused)) => return Err((Buffer::given_back(&lent, shared), refused.into())),
         };
         let ended = machine.run(|call| shared.make(device, &call));
         match ended {
@@ -62,13 +61,13 @@ impl Mr {
                 Ok(Mr { fabric: fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => {
-                let buffer = shared.give_back(&lent);
+                let buffer = Buffer::given_back(&lent, shared);
                 let limit = shared.with(|world| world.config.lock_limit);
                 let error = MemoryError::register(errno, buffer.len(), limit);
                 Err((buffer, error))
             }
-            Ok(_) => Err((Buffer::new(), impossible(MemoryRequest::Register, &machine).into())),
-            Err(fault) => Err((Buffer::new(), fault.into())),
+            Ok(_) => Err((Buffer::from([]), impossible(MemoryRequest::Register, &machine).into())),
+            Err(fault) => Err((Buffer::from([]), fault.into())),
         }
     }
 }
@@ -82,17 +81,18 @@ impl Mr {
             Ok(change) => change,
             Err((change, error)) => return refused(change.buffer, error),
         };
-        let buffer = change.buffer.map(|buffer| shared.lend(buffer));
+        let weak = self.fabric.weak();
+        let buffer = change.buffer.map(|buffer| buffer.lend(shared, &weak));
         let change = memory::Change { buffer, pd: change.pd, access: change.access };
         let mut machine = self.own.machine(shared);
         let traffic = traffic(&machine, shared);
         if let Err((change, error)) = machine.reregister(change, policy, traffic) {
-            return refused(change.buffer.map(|lent| shared.give_back(&lent)), error);
+            return refused(change.buffer.map(|lent| Buffer::given_back(&lent, shared)), error);
         }
         match machine.run(|call| shared.make(self.own.device, &call)) {
             Ok(Some(Ended::Reregistered(settled))) => Reregistered {
                 result: settled.result.map_err(MemoryError::from),
-                buffer: settled.buffer.map(|lent| shared.give_back(&lent)),
+                buffer: settled.buffer.map(|lent| Buffer::given_back(&lent, shared)),
             },
             Ok(_) => Reregistered { result: Err(impossible(MemoryRequest::Reregister, &machine).into()), buffer: None },
             Err(fault) => Reregistered { result: Err(fault.into()), buffer: None },
@@ -139,6 +139,11 @@ impl Mr {
         Ok(Stretch { addr: whole.addr + offset as u64, len })
     }
 
+    /// Whether its registration is on this domain.
+    pub(super) fn is_on(&self, pd: PdNo) -> bool {
+        self.machine().pd().is_some_and(|own| own.no == pd)
+    }
+
     pub(super) fn stretch(&self) -> Stretch {
         self.machine().buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
     }
@@ -173,9 +178,10 @@ impl Owned {
         let traffic = traffic(&machine, shared);
         machine.deregister(traffic)?;
         match machine.run(|call| shared.make(self.device, &call))? {
-            Some(Ended::Deregistered(Returned { buffer, other })) => {
-                Ok(Returned { buffer: shared.give_back(&buffer), other: other.map(|other| shared.give_back(&other)) })
-            }
+            Some(Ended::Deregistered(Returned { buffer, other })) => Ok(Returned {
+                buffer: Buffer::given_back(&buffer, shared),
+                other: other.map(|other| Buffer::given_back(&other, shared)),
+            }),
             Some(Ended::NotDeregistered(failure)) => Err(failure.into()),
             _ => Err(impossible(MemoryRequest::Deregister, &machine).into()),
         }
@@ -205,19 +211,6 @@ fn impossible(request: MemoryRequest, machine: &Machine) -> MemoryFault {
 }
 
 impl Shared {
-    fn lend(&self, bytes: Buffer) -> Lent {
-        self.with(|world| world.memory.space.lend(bytes))
-    }
-
-    fn give_back(&self, lent: &Lent) -> Buffer {
-        self.with(|world| {
-            if world.memory.refers_to(lent.stretch()) {
-                world.counters.freed_in_use += 1;
-            }
-            world.memory.space.give_back(lent)
-        })
-    }
-
     /// Executes a call of a state machine.
     fn make(&self, device: DeviceNo, call: &MemoryCall<'_, PdUse, Lent, MrHandle>) -> MemoryOutcome<MrHandle> {
         self.with(|world| match call {

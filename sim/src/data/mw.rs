@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, CreateReason, MemoryRegion, MemoryWindow, OfPd, PostReason, WcOpcode};
+use cmid_proto::datapath::{Access, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, Sge, WcOpcode};
 use cmid_proto::memory;
 
 use crate::data::action::{Action, Command, Local};
+use crate::data::blocks::{self, Piece, loaded_part};
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::qp::Qp;
@@ -30,6 +31,8 @@ pub struct Mw {
     pd: PdUse,
     /// Whether it is deallocated.
     over: bool,
+    /// The parts to which it may be bound, each with the remote key of the bind.
+    parts: Vec<(u32, Part<Piece>)>,
 }
 
 impl Mw {
@@ -37,11 +40,22 @@ impl Mw {
         let fabric = pd.fabric.clone();
         let pd = pd.acquire()?;
         let (no, rkey) = fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
-        Ok(Mw { fabric, no, rkey, pd, over: false })
+        Ok(Mw { fabric, no, rkey, pd, over: false, parts: Vec::new() })
     }
 }
 
 impl MemoryWindow for Mw {
+    type Piece = Piece;
+
+    fn reclaim(&mut self) -> Option<Part<Piece>> {
+        let at = self.fabric.with(|world| {
+            let bindings = world.domains.bindings(self.pd.no);
+            let is_bound = |rkey| bindings.as_ref().is_some_and(|bindings| bindings.is_bound(self.no.0, rkey));
+            self.parts.iter().position(|(rkey, _)| !is_bound(*rkey))
+        })?;
+        Some(loaded_part(self.parts.remove(at).1))
+    }
+
     fn rkey(&self) -> u32 {
         self.rkey
     }
@@ -102,6 +116,28 @@ impl Qp {
             }
             rung
         })
+    }
+
+    /// As `bind_window`, to a part of a block, which the window has then.
+    pub(super) fn bind_block(
+        &self,
+        wr_id: u64,
+        mw: &mut Mw,
+        part: Part<Piece>,
+        access: Access,
+    ) -> Result<(), (PostReason, Option<Part<Piece>>)> {
+        let checked = part.check(access.lets_peers_write());
+        let posted = checked.and_then(|()| {
+            let Sge { mr, offset, len } = blocks::sge(&part, self.pd().ok()).ok_or(PostReason::NotRegistered)?;
+            self.bind_window(wr_id, mw, mr, offset..offset + len.unwrap_or_default(), access)
+        });
+        match posted {
+            Ok(()) | Err(PostReason::Device(_)) => {
+                mw.parts.push((mw.rkey, part));
+                posted.map_err(|reason| (reason, None))
+            }
+            Err(reason) => Err((reason, Some(part))),
+        }
     }
 
     pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), PostReason> {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, Completion, OfPd, Parts, PostCall, PostError, PostReason, QpState, QueuePair, Remote,
-    Returns, SendFlags, SendOp, SendWr, Sge, Unposted, WcOpcode,
+    Access, BatchError, Caps, Completion, OfPd, Part, Parts, PostCall, PostError, PostReason, QpState, QueuePair,
+    Remote, Returns, SendFlags, SendOp, SendWr, Sge, Unposted, WcOpcode,
 };
 use cmid_proto::{Errno, Service, Transport};
 
@@ -138,14 +138,17 @@ impl QueuePair for Qp {
             requests.iter().try_for_each(|request| blocks::check(&request.sges, request.op.writes_locally()))
         });
         checked.map_err(|reason| self.stopped(PostCall::Send, reason.into()))?;
-        let before = self.sequences();
-        let posted = self.post_sends(
-            requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| SendWr { wr_id, op, sges: blocks::sges(sges), flags }),
-        );
+        let (before, pd) = (self.sequences(), self.pd().ok());
+        let posted = self.post_sends(requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| SendWr {
+            wr_id,
+            op,
+            sges: blocks::sges(sges, pd),
+            flags,
+        }));
         let after = self.sequences();
         let lent = requests.drain(..usize::try_from(after.0.saturating_sub(before.0)).unwrap_or(0));
         let lent = lent.map(|request| (request.wr_id, blocks::returns(request.flags), request.sges));
-        let count = posted.map_or_else(|error| error.posted, |count| count);
+        let count = posted.unwrap_or_else(|error| error.posted);
         blocks::lend(&mut self.blocks[0], count, (before.0, after.0), lent);
         posted
     }
@@ -164,14 +167,27 @@ impl QueuePair for Qp {
         let checked = lent.check_room(requests.len(), is_over);
         let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
         checked.map_err(|reason| self.stopped(PostCall::Recv, reason.into()))?;
-        let before = self.sequences();
-        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts))));
+        let (before, pd) = (self.sequences(), self.pd().ok());
+        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts, pd))));
         let after = self.sequences();
         let lent = requests.drain(..usize::try_from(after.1.saturating_sub(before.1)).unwrap_or(0));
         let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
-        let count = posted.map_or_else(|error| error.posted, |count| count);
+        let count = posted.unwrap_or_else(|error| error.posted);
         blocks::lend(&mut self.blocks[1], count, (before.1, after.1), lent);
         posted
+    }
+
+    fn post_bind_block<L: Into<Part<Piece>>>(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        part: L,
+        access: Access,
+    ) -> Result<(), Unposted<Piece>> {
+        self.bind_block(wr_id, window, part.into(), access).map_err(|(reason, part)| Unposted {
+            error: self.error(PostCall::Bind, reason),
+            blocks: part.map(Parts::from),
+        })
     }
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
@@ -197,9 +213,8 @@ pub(super) fn fitting<T>(room: u32, max: u32, batch: Vec<T>) -> Result<Vec<T>, P
 impl Qp {
     /// Returns the numbers of the last request of each queue.
     fn sequences(&self) -> (u64, u64) {
-        self.fabric.with(|world| {
-            world.queues.pairs.get(&self.no).map_or((0, 0), |pair| (pair.sequence, pair.posted_receives))
-        })
+        self.fabric
+            .with(|world| world.queues.pairs.get(&self.no).map_or((0, 0), |pair| (pair.sequence, pair.posted_receives)))
     }
 
     fn error(&self, call: PostCall, reason: PostReason) -> PostError {

@@ -1,10 +1,13 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
+use std::iter;
+
 use cmid_proto::datapath::{Access, AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{MemoryError, PdState};
 
 use crate::data::ah::Ah;
 use crate::data::blocks::Piece;
+use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::pd::Pd;
@@ -19,17 +22,19 @@ impl ProtectionDomain for Pd {
 
     /// # Errors
     /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
-    fn register(&self, buffer: impl Into<Vec<u8>>, access: Access) -> Result<Mr, (Vec<u8>, MemoryError)> {
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, MemoryError)> {
         Mr::register(self, buffer.into(), access)
     }
 
-    fn pool(
+    fn pool_with(
         &self,
-        buffer: impl Into<Vec<u8>>,
+        others: &[Self],
+        buffer: impl Into<Buffer>,
         block_len: usize,
         access: Access,
-    ) -> Result<Pool<Piece>, (Vec<u8>, MemoryError)> {
-        Piece::pool(self, buffer.into(), block_len, access)
+    ) -> Result<Pool<Piece>, (Buffer, MemoryError)> {
+        let pds: Vec<_> = iter::once(self).chain(others).collect();
+        Piece::pool(&pds, buffer.into(), block_len, access)
     }
 
     fn alloc_mw(&self) -> Result<Mw, CreateError> {

@@ -119,12 +119,12 @@ impl SharedReceiveQueue for Srq {
         let checked = self.blocks.check_room(requests.len(), is_over);
         let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
         checked.map_err(|reason| self.stopped(reason.into()))?;
-        let before = self.sequence();
-        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts))));
+        let (before, pd) = (self.sequence(), Some(self.pd));
+        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts, pd))));
         let after = self.sequence();
         let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
         let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
-        let count = posted.map_or_else(|error| error.posted, |count| count);
+        let count = posted.unwrap_or_else(|error| error.posted);
         blocks::lend(&mut self.blocks, count, (before, after), lent);
         posted
     }

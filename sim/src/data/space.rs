@@ -1,8 +1,11 @@
 //! The memory of the programs: the buffers in the fabric, by address.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cmid_proto::memory::Buffer;
+
+use crate::data::buffer::SharedBuffer;
 
 /// The first simulated address, and the alignment.
 const BASE: u64 = 0x7f00_0000_0000;
@@ -32,7 +35,7 @@ impl Stretch {
     }
 
     /// Returns the numbers of its pages.
-    pub(crate) fn pages(self) -> std::ops::Range<u64> {
+    pub(crate) fn pages(self) -> Range<u64> {
         let end = self.addr.saturating_add(self.len as u64);
         self.addr / PAGE..end.div_ceil(PAGE)
     }
@@ -51,45 +54,55 @@ pub(crate) struct Scatter {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The token of a buffer in the fabric. It is exchanged for the bytes once.
+/// The token of a buffer in the fabric. It is exchanged for the buffer once.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Lent(Stretch);
+pub(crate) struct Lent {
+    pub(super) stretch: Stretch,
+    /// The memory and the range of it, if other registrations may use it too.
+    pub(super) shared: Option<(SharedBuffer, Range<usize>)>,
+}
 
 impl Lent {
     pub(crate) fn stretch(&self) -> Stretch {
-        self.0
+        self.stretch
+    }
+
+    /// Whether another registration, or a handle, has the memory too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.as_ref().is_some_and(|(shared, _)| !shared.is_alone())
     }
 }
 
 impl Buffer for Lent {
     fn len(&self) -> usize {
-        self.0.len
+        self.stretch.len
     }
 }
 
 /// All buffers in the fabric.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    lent: BTreeMap<u64, Vec<u8>>,
+    mapped: BTreeMap<u64, Vec<u8>>,
     used: u64,
 }
 
 impl Space {
-    pub(crate) fn lend(&mut self, bytes: Vec<u8>) -> Lent {
+    /// Maps bytes at an address of their own.
+    pub(crate) fn map(&mut self, bytes: Vec<u8>) -> Stretch {
         let stretch = Stretch { addr: BASE + self.used, len: bytes.len() };
         // Leaves a gap of at least a page, so that an access beyond the end cannot reach another buffer.
         self.used += (bytes.len() as u64).next_multiple_of(PAGE) + PAGE;
-        self.lent.insert(stretch.addr, bytes);
-        Lent(stretch)
+        self.mapped.insert(stretch.addr, bytes);
+        stretch
     }
 
-    /// Unmaps a buffer and returns its bytes.
-    pub(crate) fn give_back(&mut self, lent: &Lent) -> Vec<u8> {
-        self.lent.remove(&lent.0.addr).unwrap_or_default()
+    /// Unmaps bytes and returns them.
+    pub(crate) fn unmap(&mut self, stretch: Stretch) -> Vec<u8> {
+        self.mapped.remove(&stretch.addr).unwrap_or_default()
     }
 
     pub(crate) fn bytes(&self, stretch: Stretch) -> Option<&[u8]> {
-        let (base, bytes) = self.lent.range(..=stretch.addr).next_back()?;
+        let (base, bytes) = self.mapped.range(..=stretch.addr).next_back()?;
         let start = usize::try_from(stretch.addr - base).ok()?;
         bytes.get(start..start.checked_add(stretch.len)?)
     }
@@ -100,7 +113,7 @@ impl Space {
     }
 
     pub(crate) fn bytes_mut(&mut self, stretch: Stretch) -> Option<&mut [u8]> {
-        let (base, bytes) = self.lent.range_mut(..=stretch.addr).next_back()?;
+        let (base, bytes) = self.mapped.range_mut(..=stretch.addr).next_back()?;
         let start = usize::try_from(stretch.addr - base).ok()?;
         bytes.get_mut(start..start.checked_add(stretch.len)?)
     }
@@ -113,16 +126,16 @@ mod tests {
     #[test]
     fn a_buffer_is_there_until_it_is_given_back_and_nothing_is_beside_it() {
         let mut space = Space::default();
-        let (first, second) = (space.lend(vec![1; 10]), space.lend(vec![2; 10]));
-        let Stretch { addr, .. } = first.stretch();
+        let (first, second) = (space.map(vec![1; 10]), space.map(vec![2; 10]));
+        let Stretch { addr, .. } = first;
         assert_eq!(space.bytes(Stretch { addr: addr + 8, len: 2 }), Some(&[1, 1][..]));
         assert_eq!(space.bytes(Stretch { addr: addr + 8, len: 3 }), None);
         assert_eq!(space.bytes(Stretch { addr: addr - 1, len: 1 }), None);
         assert_eq!(space.bytes(Stretch { addr, len: usize::MAX }), None);
         space.bytes_mut(Stretch { addr, len: 1 }).unwrap()[0] = 7;
-        assert_eq!(space.give_back(&first)[..2], [7, 1]);
-        assert_eq!(space.bytes(first.stretch()), None);
-        assert_eq!(space.bytes(second.stretch()), Some(&[2; 10][..]));
+        assert_eq!(space.unmap(first)[..2], [7, 1]);
+        assert_eq!(space.bytes(first), None);
+        assert_eq!(space.bytes(second), Some(&[2; 10][..]));
     }
 
     #[test]

@@ -104,7 +104,7 @@ mod tests {
             let (mut memory, host) = (Memory::default(), HostNo(0));
             let qp = QpNo { host, num: 17 };
             let pd = memory.alloc_pd(host);
-            let [old, new] = [0; 2].map(|_| memory.space.lend(vec![0; 64]).stretch());
+            let [old, new] = [0; 2].map(|_| memory.space.map(vec![0; 64]));
             let (mr, keys) = memory.reg_mr(&config, host, pd, old, Access::MW_BIND).unwrap();
             let (window, rkey) = memory.alloc_mw(host, pd).unwrap();
             let keyed_range = KeyedRange { addr: old.addr, key: keys.lkey, len: 8 };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Block, CompletionQueue, DataPath, Length, MemoryRegion, Part, Parts, Pool, PostReason, ProtectionDomain, QueuePair,
-    SendWr, SharedReceiveQueue, SrqCaps,
+    Block, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, Part, Parts, Pool, PostReason,
+    ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason};
-use cmid_proto::Errno;
-use cmid_sim::{Access, Caps, Completion, Config, Cq, Pd, Piece, Remote, WcStatus};
+use cmid_sim::{Access, Buffer, Caps, Completion, Config, Cq, Pd, Piece, Remote, WcStatus};
 
 use crate::common::{Env, Equipment, Pair, SECOND};
 use crate::iwarp;
@@ -157,7 +157,13 @@ fn what_is_refused_comes_back_with_the_reason() {
     // The queue has room, and the program has not taken the block of the first request.
     let error = c.qp.post_send_blocks(SendWr::send(3, here.take().unwrap())).unwrap_err();
     assert_eq!((error.error.errno(), error.error.reason()), (Errno::ENOMEM, PostReason::NotReclaimed { max: 1 }));
-    assert_eq!(error.to_string(), format!("post_send on QP {}: 1 requests of the queue have blocks: reclaim those of the complete ones", c.qp.num()));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "post_send on QP {}: 1 requests of the queue have blocks: reclaim those of the complete ones",
+            c.qp.num()
+        )
+    );
     c.qp.reclaim(&sent).unwrap();
     c.qp.post_send_blocks(SendWr::send(3, error.blocks.unwrap())).unwrap();
 }
@@ -166,34 +172,16 @@ fn what_is_refused_comes_back_with_the_reason() {
 fn blocks_of_unsignaled_requests_return_with_a_later_one() {
     let (env, mut pair) = connected(Caps { max_send_wr: 3, ..Caps::default() });
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 8));
-    for round in 0..3 {
-        for _ in 0..3 {
-            s.qp.post_recv_blocks(1, there.take().unwrap()).unwrap();
-        }
-        let mut batch: Vec<_> = (0..3)
-            .map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap())))
-            .map(|request| if request.wr_id == 2 { request } else { request.unsignaled() })
-            .collect();
-        assert_eq!((c.qp.post_sends_blocks(&mut batch), batch.len()), (Ok(3), 0));
-        let sent = done(&env, &mut c.send_cq);
-        if round == 1 {
-            // Also without a reclaim: the next post needs the room.
-            continue;
-        }
-        assert_eq!(sent.wr_id, 2);
-        if round != 1 {
-            assert_eq!(c.qp.reclaim(&sent).map(|parts| parts.len()), Some(1));
-            assert_eq!(here.available(), 4);
-        }
-        let mut received = [Completion::default(); 3];
-        assert_eq!(s.recv_cq.poll(&mut received), Ok(3));
-        received.iter().for_each(|done| drop(s.qp.reclaim(done).expect("its block")));
-        if round == 0 {
-            assert_eq!(there.available(), 8);
-        }
-        break;
+    let (here, there) = (pool(&c.pd, 3), pool(&s.pd, 3));
+    for wr_id in 0..3 {
+        s.qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
     }
+    let requests = (0..3).map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap())));
+    let mut batch: Vec<_> = requests.map(|wr| if wr.wr_id == 2 { wr } else { wr.unsignaled() }).collect();
+    assert_eq!((c.qp.post_sends_blocks(&mut batch), batch.len()), (Ok(3), 0));
+    let sent = done(&env, &mut c.send_cq);
+    assert_eq!((sent.wr_id, here.available()), (2, 0));
+    assert_eq!((c.qp.reclaim(&sent).map(|parts| parts.len()), here.available()), (Some(1), 3));
 }
 
 #[test]
@@ -300,7 +288,7 @@ fn a_pool_needs_a_block_and_lets_no_peer_write() {
     let mut env = Env::new();
     let pair = env.established_with_qps();
     let pd = &pair.client_qp.pd;
-    let why = |refused: Result<Pool<Piece>, (Vec<u8>, MemoryError)>| match refused.unwrap_err() {
+    let why = |refused: Result<Pool<Piece>, (Buffer, MemoryError)>| match refused.unwrap_err() {
         (buffer, MemoryError::Refused(refused)) => (buffer.len(), refused.reason),
         other => panic!("{other:?}"),
     };
@@ -320,4 +308,82 @@ fn a_pool_needs_a_block_and_lets_no_peer_write() {
     assert_eq!(pd.users(), 2, "one block is left");
     drop(other);
     assert_eq!(pd.users(), 1);
+}
+
+#[test]
+fn a_window_has_its_block_until_it_is_certainly_not_bound() {
+    for by_peer in [false, true] {
+        let (env, mut pair) = connected(Caps::default());
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let blocks = s.pd.pool(vec![0; 32], 16, Access::MW_BIND).unwrap();
+        assert_eq!(s.pd.users(), 3, "each block is a registration");
+        let (from, notice) = (pool(&c.pd, 2), pool(&s.pd, 1));
+        let mut window = s.pd.alloc_mw().unwrap();
+        let (block, at) = (filled(&blocks, 1), Access::REMOTE_WRITE);
+        let remote = block.remote(0).addr;
+        s.qp.post_bind_block(1, &mut window, block, at).unwrap();
+        assert!(done(&env, &mut s.send_cq).is_success() && window.reclaim().is_none());
+        let to = Remote { addr: remote, rkey: window.rkey() };
+        c.qp.post_send_blocks(SendWr::write(2, filled(&from, 7).part(0..4), to)).unwrap();
+        assert!(done(&env, &mut c.send_cq).is_success() && window.reclaim().is_none());
+        if by_peer {
+            s.qp.post_recv_blocks(3, notice.take().unwrap()).unwrap();
+            let end = SendWr::send_invalidate(3, filled(&from, 0), window.rkey());
+            c.qp.post_send_blocks(end).unwrap();
+            assert!(window.reclaim().is_none());
+            assert!(done(&env, &mut s.recv_cq).is_success());
+        } else {
+            s.qp.post_invalidate(3, &mut window).unwrap();
+            assert!(window.reclaim().is_none());
+            assert!(done(&env, &mut s.send_cq).is_success());
+        }
+        let part = window.reclaim().expect("it is not bound");
+        assert_eq!((&part[..5], blocks.available()), (&[7, 7, 7, 7, 1][..], 1));
+        assert!(window.reclaim().is_none(), "once");
+        // A window that is bound keeps its block until it is deallocated.
+        s.qp.post_bind_block(4, &mut window, part, Access::REMOTE_READ).unwrap();
+        assert_eq!(blocks.available(), 1);
+        window.dealloc().unwrap();
+        assert_eq!(blocks.available(), 2);
+    }
+}
+
+#[test]
+fn a_block_that_cannot_be_bound_comes_back() {
+    let (_env, mut pair) = connected(Caps::default());
+    let s = &mut pair.server_qp;
+    let mut window = s.pd.alloc_mw().unwrap();
+    let plain = pool(&s.pd, 2);
+    let bindable = s.pd.pool(vec![0; 16], 16, Access::MW_BIND).unwrap();
+    let refused = s.qp.post_bind_block(1, &mut window, plain.take().unwrap(), Access::REMOTE_READ).unwrap_err();
+    assert_eq!(reason(refused), (PostReason::LacksRight(Access::MW_BIND), Some(1)));
+    let shared = Arc::new(bindable.take().unwrap());
+    let refused = s.qp.post_bind_block(1, &mut window, Arc::clone(&shared), Access::REMOTE_WRITE).unwrap_err();
+    assert_eq!(reason(refused), (PostReason::SharedBlock, Some(1)));
+    s.qp.post_bind_block(1, &mut window, shared, Access::REMOTE_READ).unwrap();
+    assert_eq!((plain.available(), bindable.available()), (2, 0));
+}
+
+#[test]
+fn a_pool_has_memory_on_several_domains() {
+    let (env, mut pair) = connected(Caps::default());
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let both = c.pd.pool_with(&[s.pd.clone()], vec![0; 32], 16, LOCAL).unwrap();
+    assert_eq!((c.pd.users(), s.pd.users()), (2, 2));
+    s.qp.post_recv_blocks(1, both.take().unwrap()).unwrap();
+    c.qp.post_send_blocks(SendWr::send(2, filled(&both, 6))).unwrap();
+    let received = done(&env, &mut s.recv_cq);
+    let mut parts = s.qp.reclaim(&received).unwrap();
+    assert_eq!(parts[0][..], [6; 16]);
+    parts.as_mut_slice()[0].block_mut().unwrap().fill(8);
+    let sent = done(&env, &mut c.send_cq);
+    drop(c.qp.reclaim(&sent));
+    // What was received on one is sent on the other, without a copy.
+    s.qp.post_recv_blocks(3, both.take().unwrap()).unwrap();
+    c.qp.post_send_blocks(SendWr::send(4, parts)).unwrap();
+    let received = done(&env, &mut s.recv_cq);
+    assert_eq!(s.qp.reclaim(&received).unwrap()[0][..], [8; 16]);
+    let sent = done(&env, &mut c.send_cq);
+    drop((c.qp.reclaim(&sent), both));
+    assert_eq!((c.pd.users(), s.pd.users()), (1, 1));
 }

@@ -1,7 +1,8 @@
 //! Data over a connection with QPs.
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    CompletionQueue, DataPath, Length, Memory, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
+    WcOpcode,
 };
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Completion, Cq, QpState, Remote, WcStatus};
@@ -56,7 +57,7 @@ fn send_read_and_write() {
     c.qp.post_send(SendWr::read(4, here.sge(0..32), remote)).unwrap();
     env.fabric.advance_by(SECOND);
     ended(&mut c.send_cq, &[(4, WcStatus::SUCCESS, WcOpcode::RDMA_READ, 32)]);
-    let back = here.deregister().unwrap().buffer;
+    let back = here.deregister().unwrap().buffer.into_vec().unwrap();
     assert_eq!(back[..16], back[48..64]);
     assert_eq!(back[16..32], [0; 16]);
 }

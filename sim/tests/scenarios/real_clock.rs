@@ -64,7 +64,7 @@ fn two_threads_connect_and_talk() {
     client.resolve_route(c).unwrap();
     assert_eq!(wait(&mut client, cc).kind, CmEvent::RouteResolved);
     let mut qp = client.qp(c);
-    let mr = qp.pd.register(b"good day".to_vec(), Access::empty()).unwrap();
+    let mr = qp.pd.register(*b"good day", Access::empty()).unwrap();
     client.connect(c, cmid_proto::ConnParam::default(), &[]).unwrap();
     assert_eq!(wait(&mut client, cc).kind, CmEvent::Established);
     qp.qp.post_send(SendWr::send(1, mr.sge(0..8))).unwrap();
@@ -76,7 +76,7 @@ fn two_threads_connect_and_talk() {
     }
     client.disconnect(c).unwrap();
     assert_eq!(wait(&mut client, cc).kind, CmEvent::Disconnected);
-    assert_eq!(serving.join().unwrap(), b"good day");
+    assert_eq!(serving.join().unwrap(), *b"good day");
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use core::iter;
 
 use cmid_proto::datapath::{
-    BatchError, Caps, Completion, Lent, Parts, PostCall, PostReason, QueuePair as _, Returns, SendFlags, SendWr, Unposted,
+    BatchError, Caps, Completion, Lent, Part, Parts, PostCall, PostReason, QueuePair as _, Returns, SendFlags, SendOp,
+    SendWr, Unposted,
 };
 
 use crate::accounting::wr_ring::Cursor;
 use crate::data::piece::{check, sge, sges};
-use crate::data::{Ah, Piece, Qp};
+use crate::data::{Ah, Piece, Qp, QpInner};
 
 /// The blocks that the requests of a QP have.
 #[derive(Debug)]
@@ -24,8 +25,15 @@ struct Queue<'a> {
 }
 
 impl QpBlocks {
-    fn new(caps: &Caps) -> Self {
-        QpBlocks { sends: Lent::new(caps.max_send_wr), recvs: Lent::new(caps.max_recv_wr) }
+    /// Returns those of a QP, with room for its requests.
+    #[inline(always)]
+    fn of<'a>(blocks: &'a mut Option<Box<QpBlocks>>, qp: &QpInner) -> &'a mut QpBlocks {
+        blocks.get_or_insert_with(|| QpBlocks::new(qp.requested()))
+    }
+
+    #[cold]
+    fn new(caps: &Caps) -> Box<Self> {
+        Box::new(QpBlocks { sends: Lent::new(caps.max_send_wr), recvs: Lent::new(caps.max_recv_wr) })
     }
 
     /// Splits the blocks by queue.
@@ -35,23 +43,27 @@ impl QpBlocks {
 }
 
 impl Queue<'_> {
+    #[inline(always)]
     fn check_room(&mut self, count: usize) -> Result<(), PostReason> {
         let cursor = self.cursor;
         self.lent.check_room(count, |number| cursor.is_over(number as u32))
     }
 
+    #[inline(always)]
     fn reclaim(&mut self, wr_id: u64) -> Option<Parts<Piece>> {
         let cursor = self.cursor;
         self.lent.reclaim(wr_id, |number| cursor.is_over(number as u32))
     }
 
-    /// Adds the blocks of the last `count` requests that were posted. Those after the first `posted` were refused by
+    /// Adds the blocks of the last request, which was posted.
+    #[inline(always)]
+    fn lend_last(&mut self, wr_id: u64, returns: Returns, parts: Parts<Piece>) {
+        self.lent.lend(u64::from((self.cursor.next() as u32).wrapping_sub(1)), wr_id, returns, parts);
+    }
+
+    /// Adds the blocks of the last `filed` requests. Those after the first `posted` were refused by
     /// the device.
-    fn lend(
-        &mut self,
-        requests: impl Iterator<Item = (u64, Returns, Parts<Piece>)>,
-        Counts { posted, filed }: Counts,
-    ) {
+    fn lend(&mut self, requests: impl Iterator<Item = (u64, Returns, Parts<Piece>)>, Counts { posted, filed }: Counts) {
         let first = (self.cursor.next() as u32).wrapping_sub(filed as u32);
         for ((wr_id, returns, parts), ahead) in requests.zip(0..) {
             let returns = if (ahead as usize) < posted { returns } else { Returns::ToPool };
@@ -59,6 +71,9 @@ impl Queue<'_> {
         }
     }
 }
+
+/// The `wr_id` of a request, and its blocks.
+type Owning = (u64, Returns, Parts<Piece>);
 
 /// How many requests of a batch are posted, and how many have a token: those too that the device may have.
 #[derive(Clone, Copy)]
@@ -87,60 +102,79 @@ fn returns(flags: SendFlags) -> Returns {
 impl Qp {
     /// The blocks of the send queue.
     fn sends(&mut self) -> Queue<'_> {
-        let (inner, cursor) = (&self.inner, &self.send);
-        Queue { lent: &mut self.blocks.get_or_insert_with(|| Box::new(QpBlocks::new(inner.requested()))).sends, cursor }
+        let cursor = &self.send;
+        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.inner).sends, cursor }
     }
 
     /// The blocks of the receive queue.
     fn recvs(&mut self) -> Queue<'_> {
-        let (inner, cursor) = (&self.inner, &self.recv);
-        Queue { lent: &mut self.blocks.get_or_insert_with(|| Box::new(QpBlocks::new(inner.requested()))).recvs, cursor }
+        let cursor = &self.recv;
+        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.inner).recvs, cursor }
     }
 
-    /// Ends the post of one request: the queue has its blocks, or they go back with the reason.
-    fn settle_blocks(
-        queue: &mut Queue<'_>,
-        posted: Result<(), PostReason>,
-        request: (u64, Returns, Parts<Piece>),
-    ) -> Result<(), (PostReason, Option<Parts<Piece>>)> {
-        let counts = match posted {
-            Ok(()) => Counts { posted: 1, filed: 1 },
-            Err(PostReason::Device(_)) => Counts { posted: 0, filed: 1 },
-            Err(reason) => return Err((reason, Some(request.2))),
-        };
-        queue.lend(iter::once(request), counts);
-        posted.map_err(|reason| (reason, None))
-    }
-
+    /// Returns a request that was not posted with its blocks, unless the device may have it.
     #[cold]
-    fn unposted(&self, call: PostCall, (reason, blocks): (PostReason, Option<Parts<Piece>>)) -> Unposted<Piece> {
-        Unposted { error: self.error(call, reason), blocks }
+    fn unposted(&mut self, call: PostCall, reason: PostReason, request: Owning) -> Unposted<Piece> {
+        let error = self.error(call, reason);
+        if !matches!(reason, PostReason::Device(_)) {
+            return Unposted { error, blocks: Some(request.2) };
+        }
+        let mut queue = if call == PostCall::Send { self.sends() } else { self.recvs() };
+        queue.lend(iter::once(request), Counts { posted: 0, filed: 1 });
+        Unposted { error, blocks: None }
     }
 
-    pub(super) fn send_blocks(
-        &mut self,
-        request: SendWr<'_, Parts<Piece>, Ah>,
-    ) -> Result<(), Unposted<Piece>> {
+    #[inline(always)]
+    pub(super) fn send_blocks(&mut self, request: SendWr<'_, Parts<Piece>, Ah>) -> Result<(), Unposted<Piece>> {
         let SendWr { wr_id, op, sges: parts, flags } = request;
-        let posted = match self.sends().check_room(1).and_then(|()| check(&parts, op.writes_locally())) {
-            Err(reason) => Err(reason),
-            Ok(()) => match &*parts {
-                [part] => match sge(part) {
-                    Some(sge) => self.post_one(wr_id, op, sge, flags),
-                    None => Err(PostReason::NotRegistered),
-                },
-                parts => self.post_ranges(wr_id, op, &sges(parts), flags),
+        let posted = match (self.sends().check_room(1), &*parts) {
+            (Ok(()), [part]) => match sge(part, self.pd, op.writes_locally()) {
+                Ok(sge) => self.post_one(wr_id, op, sge, flags),
+                Err(reason) => Err(reason),
             },
+            (Ok(()), parts) => self.send_several(wr_id, op, parts, flags),
+            (Err(reason), _) => Err(reason),
         };
-        Self::settle_blocks(&mut self.sends(), posted, (wr_id, returns(flags), parts))
-            .map_err(|refused| self.unposted(PostCall::Send, refused))
+        match posted {
+            Ok(()) => {
+                self.sends().lend_last(wr_id, returns(flags), parts);
+                Ok(())
+            }
+            Err(reason) => Err(self.unposted(PostCall::Send, reason, (wr_id, returns(flags), parts))),
+        }
     }
 
+    fn send_several(
+        &mut self,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        parts: &[Part<Piece>],
+        flags: SendFlags,
+    ) -> Result<(), PostReason> {
+        self.post_ranges(wr_id, op, &sges(parts, self.pd, op.writes_locally())?, flags)
+    }
+
+    #[inline(always)]
     pub(super) fn recv_blocks(&mut self, wr_id: u64, parts: Parts<Piece>) -> Result<(), Unposted<Piece>> {
-        let posted = self.recvs().check_room(1).and_then(|()| check(&parts, true));
-        let posted = posted.and_then(|()| self.post_receive(wr_id, &sges(&parts)));
-        Self::settle_blocks(&mut self.recvs(), posted, (wr_id, Returns::ByCompletion, parts))
-            .map_err(|refused| self.unposted(PostCall::Recv, refused))
+        let posted = match (self.recvs().check_room(1), &*parts) {
+            (Ok(()), [part]) => match sge(part, self.pd, true) {
+                Ok(sge) => self.post_receive(wr_id, &[sge]),
+                Err(reason) => Err(reason),
+            },
+            (Ok(()), parts) => self.recv_several(wr_id, parts),
+            (Err(reason), _) => Err(reason),
+        };
+        match posted {
+            Ok(()) => {
+                self.recvs().lend_last(wr_id, Returns::ByCompletion, parts);
+                Ok(())
+            }
+            Err(reason) => Err(self.unposted(PostCall::Recv, reason, (wr_id, Returns::ByCompletion, parts))),
+        }
+    }
+
+    fn recv_several(&mut self, wr_id: u64, parts: &[Part<Piece>]) -> Result<(), PostReason> {
+        self.post_receive(wr_id, &sges(parts, self.pd, true)?)
     }
 
     pub(super) fn send_all_blocks(
@@ -148,13 +182,16 @@ impl Qp {
         requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>,
     ) -> Result<usize, BatchError> {
         let all = requests.len();
-        let checked = self.sends().check_room(all).and_then(|()| {
-            requests.iter().try_for_each(|request| check(&request.sges, request.op.writes_locally()))
-        });
+        let checked = self
+            .sends()
+            .check_room(all)
+            .and_then(|()| requests.iter().try_for_each(|request| check(&request.sges, request.op.writes_locally())));
         checked.map_err(|reason| BatchError { posted: 0, error: self.error(PostCall::Send, reason) })?;
-        let posted = self.post_sends(
-            requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| SendWr { wr_id, op, sges: self::sges(sges), flags }),
-        );
+        let pd = self.pd;
+        let posted = self.post_sends(requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| {
+            // The parts are checked.
+            SendWr { wr_id, op, sges: self::sges(sges, pd, op.writes_locally()).unwrap_or_default(), flags }
+        }));
         let counts = Counts::of(posted, all);
         let lent = requests.drain(..counts.filed).map(|request| (request.wr_id, returns(request.flags), request.sges));
         self.sends().lend(lent, counts);
@@ -166,13 +203,16 @@ impl Qp {
         let checked = self.recvs().check_room(all);
         let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| check(parts, true)));
         checked.map_err(|reason| BatchError { posted: 0, error: self.error(PostCall::Recv, reason) })?;
-        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts))));
+        let pd = self.pd;
+        let posted =
+            self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts, pd, true).unwrap_or_default())));
         let counts = Counts::of(posted, all);
         let lent = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
         self.recvs().lend(lent, counts);
         posted
     }
 
+    #[inline(always)]
     pub(super) fn reclaim_blocks(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         self.blocks.as_ref()?;
         let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };

@@ -2,11 +2,17 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
+use core::ops::Range;
 use core::ptr::NonNull;
+use std::sync::Arc;
 
+use cmid_proto::datapath::Memory;
 use cmid_proto::memory;
+use parking_lot::RwLock;
 
 /// Memory to be registered: a `Vec`, or memory of another allocator. Dropping it frees the memory.
+///
+/// [`Memory::share`] makes it memory of several registrations.
 ///
 /// A buffer returns no reference to its memory, because a device may write to registered memory at any time.
 ///
@@ -35,6 +41,42 @@ enum Owner {
     Vec { capacity: usize },
     /// Memory that this value frees when it is dropped.
     Other { _owner: Box<dyn Send> },
+    /// Memory that other registrations may use too: all of it, or a part of a pool.
+    Shared(SharedBuffer),
+    /// Nothing: the memory has another owner.
+    None,
+}
+
+/// A handle of memory that several registrations share; see [`Memory`]. It is freed when the last handle and the last
+/// registration have let go. Reads and writes by [`Mr`](crate::Mr)s of it are ordered by a lock.
+#[derive(Clone)]
+pub struct SharedBuffer(Arc<SharedMemory>);
+
+struct SharedMemory {
+    buffer: Buffer,
+    /// Held while this program reads or writes: two regions may do so at a time.
+    access: RwLock<()>,
+}
+
+impl SharedBuffer {
+    /// Returns a part of it, which is inside.
+    pub(super) fn part(&self, range: Range<usize>) -> Buffer {
+        let Buffer { start, writable, .. } = self.0.buffer;
+        debug_assert!(range.start <= range.end && range.end <= self.0.buffer.len);
+        // The provenance is that of the whole.
+        let start = NonNull::new(start.as_ptr().wrapping_add(range.start)).unwrap_or(start);
+        Buffer { start, len: range.len(), writable, owner: Owner::Shared(self.clone()) }
+    }
+
+    /// Whether nobody else has it.
+    fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// Orders the reads and writes of this program by several regions.
+    pub(super) fn access(&self) -> &RwLock<()> {
+        &self.0.access
+    }
 }
 
 // SAFETY: it owns its memory alone, and the owner is Send.
@@ -47,7 +89,7 @@ impl Buffer {
     ///
     /// ```no_run
     /// use cmid_verbs::Buffer;
-    /// use core::ptr::{self, NonNull};
+    /// use core::ptr::NonNull;
     ///
     /// struct Mapping(*mut libc::c_void, usize);
     /// // SAFETY: a mapping belongs to no thread.
@@ -76,7 +118,7 @@ impl Buffer {
     /// From a successful registration until `owner` is dropped:
     /// - all `len` bytes from `start` are mapped, initialised, readable and writable;
     /// - nothing else in this program accesses them: no reference, no pointer, and no other `Buffer` over any of them,
-    ///   registered or not;
+    ///   registered or not (a second registration takes a clone of [`Memory::share`]);
     /// - they are not freed, and nothing else is mapped there.
     ///
     /// For memory that must not be written to, or that other code in this program reads, use
@@ -103,16 +145,46 @@ impl Buffer {
     /// Returns the `Vec` that the buffer was created from.
     ///
     /// # Errors
-    /// Returns the buffer if it was not created from a `Vec`.
+    /// Returns the buffer if it was not created from a `Vec`, or if its memory is shared.
     pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
-        match self.owner {
+        let buffer = self.unshared()?;
+        match buffer.owner {
             Owner::Vec { capacity } => {
-                let this = ManuallyDrop::new(self);
+                let this = ManuallyDrop::new(buffer);
                 // SAFETY: these are the parts of the Vec that was taken apart. They are put together once, because
                 // `this` is never dropped. A device may have written to it, and any byte is a u8.
                 Ok(unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.len, capacity) })
             }
-            Owner::Other { .. } => Err(self),
+            Owner::Other { .. } | Owner::Shared(_) | Owner::None => Err(buffer),
+        }
+    }
+
+    /// Returns memory that nobody shares.
+    ///
+    /// # Errors
+    /// Returns the buffer if somebody does.
+    pub(super) fn unshared(mut self) -> Result<Buffer, Buffer> {
+        // Its drop does nothing then.
+        match core::mem::replace(&mut self.owner, Owner::None) {
+            Owner::Shared(SharedBuffer(memory)) => match Arc::try_unwrap(memory) {
+                Ok(memory) => Ok(memory.buffer),
+                Err(memory) => {
+                    self.owner = Owner::Shared(SharedBuffer(memory));
+                    Err(self)
+                }
+            },
+            owner => {
+                self.owner = owner;
+                Ok(self)
+            }
+        }
+    }
+
+    /// The memory, if other registrations may use it too.
+    pub(crate) fn shared(&self) -> Option<&SharedBuffer> {
+        match &self.owner {
+            Owner::Shared(shared) => Some(shared),
+            Owner::Vec { .. } | Owner::Other { .. } | Owner::None => None,
         }
     }
 
@@ -158,8 +230,35 @@ impl Drop for Buffer {
             // SAFETY: these are the parts of the Vec that was taken apart. After `into_vec` has put it together, this
             // drop does not run.
             Owner::Vec { capacity } => drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len, capacity) }),
-            Owner::Other { .. } => {}
+            Owner::Other { .. } | Owner::Shared(_) | Owner::None => {}
         }
+    }
+}
+
+impl Memory for Buffer {
+    type Shared = SharedBuffer;
+
+    fn share(self) -> SharedBuffer {
+        match self.shared() {
+            Some(shared) if shared.0.buffer.len == self.len => shared.clone(),
+            _ => SharedBuffer(Arc::new(SharedMemory { buffer: self, access: RwLock::new(()) })),
+        }
+    }
+
+    fn into_vec(self) -> Result<Vec<u8>, Buffer> {
+        self.into_vec()
+    }
+}
+
+impl From<SharedBuffer> for Buffer {
+    fn from(shared: SharedBuffer) -> Self {
+        shared.part(0..shared.0.buffer.len)
+    }
+}
+
+impl fmt::Debug for SharedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedBuffer").field("len", &self.0.buffer.len).finish_non_exhaustive()
     }
 }
 
@@ -189,6 +288,16 @@ impl Pinned {
 
     pub(crate) fn is_writable(&self) -> bool {
         self.0.is_writable()
+    }
+
+    /// The memory, if other registrations may use it too.
+    pub(crate) fn shared(&self) -> Option<&SharedBuffer> {
+        self.0.shared()
+    }
+
+    /// Whether another registration, or a handle, has the memory too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared().is_some_and(|shared| !shared.is_alone())
     }
 }
 

@@ -48,7 +48,7 @@ use cmid_proto::memory::Access;
 pub use ah::Ah;
 pub(crate) use ah::path_from_c;
 pub use async_events::AsyncEvents;
-pub use buffer::Buffer;
+pub use buffer::{Buffer, SharedBuffer};
 pub use comp_channel::CompChannel;
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;

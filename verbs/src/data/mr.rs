@@ -222,6 +222,8 @@ pub struct Mr {
     pub(super) target: usize,
     /// Whether this program may write to the memory.
     pub(super) writable: bool,
+    /// Whether other registrations may use the memory too.
+    pub(super) shared: bool,
     keys: memory::Keys,
     /// `None` only in a call that ends `self`.
     pub(super) registration: Option<Box<Registration>>,
@@ -236,8 +238,16 @@ impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::MemoryError)> {
         let registration = Registration::register(pd, buffer, access)?;
         let (start, keys) = (NonNull::dangling(), memory::Keys::default());
-        let mut mr =
-            Mr { start, len: 0, source: 0, target: 0, writable: false, keys, registration: Some(registration) };
+        let mut mr = Mr {
+            start,
+            len: 0,
+            source: 0,
+            target: 0,
+            writable: false,
+            shared: false,
+            keys,
+            registration: Some(registration),
+        };
         mr.refresh();
         Ok(mr)
     }
@@ -246,7 +256,7 @@ impl Mr {
     #[cfg(test)]
     pub(super) fn scripted(len: usize, source: usize, target: usize) -> Self {
         let (start, keys) = (NonNull::dangling(), memory::Keys { lkey: 5, rkey: 5 });
-        Mr { start, len, source, target, writable: false, keys, registration: None }
+        Mr { start, len, source, target, writable: false, shared: false, keys, registration: None }
     }
 
     /// Returns the address of the byte at `offset`, which is inside the buffer.
@@ -277,6 +287,7 @@ impl Mr {
         let Some(registration) = &self.registration else { return };
         if let Some(memory) = registration.memory() {
             (self.start, self.len, self.writable) = (memory.start(), memory.len(), memory.is_writable());
+            self.shared = memory.shared().is_some();
         }
         self.keys = registration.keys().unwrap_or_default();
         self.source = registration.pd().map_or(0, PdUse::name);

@@ -1,16 +1,19 @@
 //! Memory windows: access to a part of an MR by another key. Work requests bind and invalidate them.
 
-use core::fmt;
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::{fmt, mem};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{CreateReason, MemoryRegion, MemoryWindow, OfPd, PostReason, SendFlags, SendOp, WcOpcode};
+use cmid_proto::datapath::{
+    CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, Sge, WcOpcode,
+};
 use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
 use crate::data::pd::PdUse;
+use crate::data::piece::{Piece, sge};
 use crate::data::ranges;
 use crate::data::request::send_request;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
@@ -37,6 +40,8 @@ pub struct Mw {
     /// bound window takes 50 s on rxe, and leaves wrong reference counts (`__rxe_cleanup`). Which of these QPs has
     /// bound the window is known only from completions.
     qps: Vec<Arc<QpInner>>,
+    /// The parts to which it may be bound, each with the remote key of the bind.
+    parts: Vec<(u32, Part<Piece>)>,
     pd: PdUse,
 }
 
@@ -54,11 +59,22 @@ impl Mw {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
         };
-        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, qps: Vec::new(), pd })
+        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, qps: Vec::new(), parts: Vec::new(), pd })
     }
 }
 
 impl MemoryWindow for Mw {
+    type Piece = Piece;
+
+    fn reclaim(&mut self) -> Option<Part<Piece>> {
+        let number = self.number();
+        let at = {
+            let bindings = self.pd.inner().bindings();
+            self.parts.iter().position(|(rkey, _)| !bindings.is_bound(number, *rkey))?
+        };
+        Some(self.parts.remove(at).1)
+    }
+
     fn rkey(&self) -> u32 {
         // SAFETY: the window is allocated; each function that writes to it takes it by `&mut`.
         unsafe { self.raw.as_ref() }.rkey
@@ -101,11 +117,16 @@ impl Mw {
 impl Drop for Mw {
     fn drop(&mut self) {
         if self.pd.inner().is_inherited() {
+            mem::forget(mem::take(&mut self.parts));
             return;
         }
         // If the kernel refuses, it is leaked. It stays bound then, unless its device is gone.
-        if self.dealloc_raw().is_err() && self.pd.inner().is_gone() {
-            self.pd.inner().bindings().dealloc(self.number());
+        if self.dealloc_raw().is_err() {
+            if self.pd.inner().is_gone() {
+                self.pd.inner().bindings().dealloc(self.number());
+            } else {
+                mem::forget(mem::take(&mut self.parts));
+            }
         }
         // It may have blocked the deregistration of a dropped MR.
         self.pd.inner().parked().released();
@@ -164,6 +185,29 @@ impl Qp {
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
         window.qps.push(Arc::clone(&self.inner));
         self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().bind_failed(number))
+    }
+
+    /// As `bind_window`, to a part of a block, which the window has then.
+    pub(super) fn bind_block(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        part: Part<Piece>,
+        access: Access,
+    ) -> Result<(), (PostReason, Option<Part<Piece>>)> {
+        let posted = match sge(&part, self.pd, access.lets_peers_write()) {
+            Ok(Sge { mr, offset, len }) => {
+                self.bind_window(wr_id, window, mr, offset..offset + len.unwrap_or_default(), access)
+            }
+            Err(reason) => Err(reason),
+        };
+        match posted {
+            Ok(()) | Err(PostReason::Device(_)) => {
+                window.parts.push((window.rkey(), part));
+                posted.map_err(|reason| (reason, None))
+            }
+            Err(reason) => Err((reason, Some(part))),
+        }
     }
 
     pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostReason> {

@@ -1,24 +1,27 @@
 //! The memory of blocks.
 
 use core::fmt;
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 use core::slice;
 use std::sync::Arc;
 
-use cmid_proto::datapath::{self, MemoryRegion as _, Part, Pool, PostReason, Remote, Sge};
+use cmid_proto::Errno;
+use cmid_proto::datapath::{self, Memory as _, MemoryRegion as _, Part, Pool, PostReason, Remote, Sge};
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
 use smallvec::SmallVec;
 
 use crate::data::{Access, Buffer, Mr, Pd};
 
-/// The memory of a block: a part of an MR that only its pool uses.
+/// The memory of a block: a part of a buffer that only its pool uses, with a registration on each PD of the pool.
 ///
 /// # Memory safety
 ///
 /// It gives references to registered memory, because nothing else accesses its bytes:
-/// - the pieces of an MR do not overlap, and only they refer to the MR;
-/// - peers have no right to write to the MR, and no window is bound to it;
+/// - the pieces of a buffer do not overlap, and only they refer to its registrations, which are never re-registered;
+/// - peers have no right to write by the keys of the registrations. A window that lets them owns the block, until it is
+///   certain that it is not bound ([`Bindings`](cmid_proto::memory::Bindings)). Soft-RoCE does not check the range of a
+///   window, so a piece that a window can be bound to has registrations of its own;
 /// - a work request that names the piece owns its block until the device and its provider can no longer access it, which
 ///   in_flight.rs defines.
 ///
@@ -26,9 +29,10 @@ use crate::data::{Access, Buffer, Mr, Pd};
 pub struct Piece {
     start: NonNull<u8>,
     len: usize,
-    /// The first byte, as an offset into the MR.
+    /// The first byte, as an offset into the MRs.
     offset: usize,
-    mr: Arc<Mr>,
+    /// One on each PD.
+    mrs: Arc<[Mr]>,
 }
 
 // SAFETY: it owns its bytes alone, and `Mr` is Send and Sync.
@@ -42,22 +46,51 @@ const PEERS_WRITE: Access = Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC);
 impl Piece {
     /// Registers a buffer in pieces.
     pub(super) fn pool(
-        pd: &Pd,
+        pds: &[&Pd],
         buffer: Buffer,
         len: usize,
         access: Access,
     ) -> Result<Pool<Piece>, (Buffer, MemoryError)> {
-        let refused = |reason| MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason };
+        let refused =
+            |reason| MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason };
         if access.intersects(PEERS_WRITE) {
             return Err((buffer, refused(MemoryReason::PeersWriteToPool).into()));
         }
-        if len == 0 || buffer.len() < len {
+        // Others could register the memory, with other rights.
+        let buffer = buffer.unshared().map_err(|buffer| (buffer, refused(MemoryReason::SharedPool).into()))?;
+        if len == 0 || len >= u32::MAX as usize || buffer.len() < len {
             return Err((buffer, refused(MemoryReason::NoBlock).into()));
         }
+        let (blocks, shared) = (buffer.len() / len, buffer.share());
         // With the right to write, which a read-only buffer does not get: owners of blocks write.
-        let mr = Arc::new(Mr::register(pd, buffer, access.union(Access::LOCAL_WRITE))?);
-        let offsets = (0..mr.len() / len).map(|block| block * len);
-        Ok(Pool::of(offsets.map(|offset| Piece { start: mr.at(offset), len, offset, mr: Arc::clone(&mr) })))
+        let access = access.union(Access::LOCAL_WRITE);
+        let register = |range: Range<usize>| -> Result<Arc<[Mr]>, MemoryError> {
+            let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access));
+            mrs.map(|registered| registered.map_err(|(_, error)| error)).collect()
+        };
+        let pieces: Result<Vec<Piece>, MemoryError> = if access.contains(Access::MW_BIND) {
+            let each = (0..blocks).map(|block| Piece::of(&register(block * len..(block + 1) * len)?, 0, len));
+            each.collect()
+        } else {
+            register(0..blocks * len)
+                .and_then(|mrs| (0..blocks).map(|block| Piece::of(&mrs, block * len, len)).collect())
+        };
+        pieces.map(Pool::of).map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
+    }
+
+    /// Creates the piece of a range that no other piece has.
+    fn of(mrs: &Arc<[Mr]>, offset: usize, len: usize) -> Result<Self, MemoryError> {
+        let mr = mrs.first().ok_or(MemoryError::register(Errno::EINVAL, len, None))?;
+        Ok(Piece { start: mr.at(offset), len, offset, mrs: Arc::clone(mrs) })
+    }
+
+    /// Returns the MR on a PD; another one if there is none, which the post refuses.
+    #[inline(always)]
+    fn mr(&self, pd: usize) -> Result<&Mr, PostReason> {
+        match self.mrs.first() {
+            Some(mr) if mr.source == pd => Ok(mr),
+            first => self.mrs.iter().find(|mr| mr.source == pd).or(first).ok_or(PostReason::NotRegistered),
+        }
     }
 }
 
@@ -65,8 +98,8 @@ impl Deref for Piece {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes are inside the buffer of the MR (`pool`), which is initialised, writable, and exists as long
-        // as the MR, which is never re-registered. While `self` is borrowed nothing writes to them, as `Piece` says.
+        // SAFETY: the bytes are inside the buffer of the MRs (`pool`), which is initialised, writable, and exists as long
+        // as they. While `self` is borrowed nothing writes to them, as `Piece` says.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -80,22 +113,29 @@ impl DerefMut for Piece {
 
 impl datapath::Piece for Piece {
     fn remote(&self, offset: usize) -> Remote {
-        self.mr.remote(self.offset.wrapping_add(offset))
+        let mr = self.mrs.first();
+        mr.map_or(Remote { addr: 0, rkey: 0 }, |mr| mr.remote(self.offset.wrapping_add(offset)))
     }
 }
 
-/// Returns the range of a part that was checked.
-pub(super) fn sge(part: &Part<Piece>) -> Option<Sge<'_, Mr>> {
-    let (piece, range) = (part.block().piece()?, part.range());
-    Some(Sge { mr: &piece.mr, offset: piece.offset + range.start, len: range.end.checked_sub(range.start) })
+/// Returns the range of a part for a post to a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)). The device
+/// writes to it if `writes`.
+#[inline(always)]
+pub(super) fn sge(part: &Part<Piece>, pd: usize, writes: bool) -> Result<Sge<'_, Mr>, PostReason> {
+    part.check(writes)?;
+    let (piece, range) = (part.block().piece().ok_or(PostReason::NotRegistered)?, part.range());
+    Ok(Sge { mr: piece.mr(pd)?, offset: piece.offset + range.start, len: Some(range.end - range.start) })
 }
 
 /// The ranges of one request.
 pub(super) type Sges<'a> = SmallVec<[Sge<'a, Mr>; 1]>;
 
-/// Returns the ranges of parts that were checked.
-pub(super) fn sges(parts: &[Part<Piece>]) -> Sges<'_> {
-    parts.iter().filter_map(sge).collect()
+/// Returns the ranges of several parts.
+pub(super) fn sges(parts: &[Part<Piece>], pd: usize, writes: bool) -> Result<Sges<'_>, PostReason> {
+    match parts {
+        [part] => Ok(Sges::from_buf([sge(part, pd, writes)?])),
+        parts => parts.iter().map(|part| sge(part, pd, writes)).collect(),
+    }
 }
 
 /// Checks the parts of a request. The device writes to them if `writes`.

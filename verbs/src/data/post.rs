@@ -13,8 +13,8 @@ use core::ops::Range;
 use core::ptr;
 
 use cmid_proto::datapath::{
-    BatchError, Caps, Completion, OfPd, Parts, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags, SendOp,
-    SendWr, Sge, Unposted,
+    BatchError, Caps, Completion, OfPd, Part, Parts, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags,
+    SendOp, SendWr, Sge, Unposted,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Transport};
@@ -136,6 +136,7 @@ impl QueuePair for Qp {
         self.send_all_blocks(requests)
     }
 
+    #[inline(always)]
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
         self.recv_blocks(wr_id, blocks.into())
     }
@@ -144,6 +145,20 @@ impl QueuePair for Qp {
         self.recv_all_blocks(requests)
     }
 
+    fn post_bind_block<L: Into<Part<Piece>>>(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        part: L,
+        access: Access,
+    ) -> Result<(), Unposted<Piece>> {
+        self.bind_block(wr_id, window, part.into(), access).map_err(|(reason, part)| Unposted {
+            error: self.error(PostCall::Bind, reason),
+            blocks: part.map(Parts::from),
+        })
+    }
+
+    #[inline(always)]
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         self.reclaim_blocks(completion)
     }

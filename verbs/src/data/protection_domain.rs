@@ -1,5 +1,7 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
+use core::iter;
+
 use cmid_proto::datapath::{AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
 
@@ -21,14 +23,16 @@ impl ProtectionDomain for Pd {
         Mr::register(self, buffer.into(), access)
     }
 
-    fn pool(
+    fn pool_with(
         &self,
+        others: &[Self],
         buffer: impl Into<Buffer>,
         block_len: usize,
         access: Access,
     ) -> Result<Pool<Piece>, (Buffer, memory::MemoryError)> {
         self.0.parked().retry();
-        Piece::pool(self, buffer.into(), block_len, access)
+        let pds: Vec<_> = iter::once(self).chain(others).collect();
+        Piece::pool(&pds, buffer.into(), block_len, access)
     }
 
     fn alloc_mw(&self) -> Result<Mw, CreateError> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    BatchError, Completion, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge, SharedReceiveQueue, SrqCaps, Unposted,
+    BatchError, Completion, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge, SharedReceiveQueue, SrqCaps,
+    Unposted,
 };
 
 use crate::accounting::poll::Provider as _;
@@ -183,7 +184,7 @@ impl SharedReceiveQueue for Srq {
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
         let parts = blocks.into();
         let posted = self.check_blocks(1, iter::once(&parts)).map_err(NotPosted::from);
-        let posted = posted.and_then(|()| self.post_one(wr_id, &sges(&parts)));
+        let posted = posted.and_then(|()| self.post_one(wr_id, &sges(&parts, self.pd, true)?));
         let (token, returns) = match &posted {
             Ok(token) => (*token, Returns::ByCompletion),
             Err(NotPosted { filed: Some(token), .. }) => (*token, Returns::ToPool),
@@ -198,7 +199,9 @@ impl SharedReceiveQueue for Srq {
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let checked = self.check_blocks(requests.len(), requests.iter().map(|(_, parts)| parts));
         checked.map_err(|reason| BatchError { posted: 0, error: self.error(reason) })?;
-        let result = self.post_batch(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts))));
+        let pd = self.pd;
+        let result =
+            self.post_batch(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts, pd, true).unwrap_or_default())));
         let posted = match &result {
             Ok(posted) | Err(Stopped { posted, .. }) => *posted,
         };

@@ -101,6 +101,27 @@ const COUNTS: &[Count] = &[
         kernel: None,
     },
     Count {
+        job: "write-block:3",
+        c: Some("write:3"),
+        what: "an RDMA write of a block posted, polled and reclaimed",
+        librdmacm: Some(bounds(0.98, 1.2, 1.2)),
+        kernel: None,
+    },
+    Count {
+        job: "send-block:3",
+        c: Some("send:3"),
+        what: "a receive and a send of blocks posted, both polled and reclaimed",
+        librdmacm: Some(bounds(1.03, 1.3, 1.3)),
+        kernel: None,
+    },
+    Count {
+        job: "write-block-batch:3",
+        c: Some("write-batch:3"),
+        what: "32 RDMA writes of blocks posted in one call, polled in one and reclaimed, for each",
+        librdmacm: Some(bounds(0.91, 1.3, 1.3)),
+        kernel: None,
+    },
+    Count {
         job: "write-batch:3",
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, Parts, PostError, QpState, SendWr, Sge, Unposted,
-    prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, Part, Parts, PostError, QpState, SendWr, Sge,
+    Unposted, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -285,6 +285,16 @@ impl QueuePair for QuietQp {
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<sim::Piece>)>) -> Result<usize, BatchError> {
         simulator(|| self.0.post_recvs_blocks(requests))
+    }
+
+    fn post_bind_block<L: Into<Part<sim::Piece>>>(
+        &mut self,
+        wr_id: u64,
+        window: &mut sim::Mw,
+        part: L,
+        access: Access,
+    ) -> Result<(), Unposted<sim::Piece>> {
+        self.0.post_bind_block(wr_id, window, part, access)
     }
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<sim::Piece>> {

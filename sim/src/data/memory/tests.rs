@@ -18,7 +18,7 @@ impl MemoryFixture {
     fn new(config: Config) -> MemoryFixture {
         let mut memory = Memory::default();
         let (pd, other) = (memory.alloc_pd(HOST), memory.alloc_pd(HOST));
-        let page = memory.space.lend(vec![7; 4096]);
+        let page = memory.space.map(vec![7; 4096]);
         MemoryFixture { config, memory, pd, other, page }
     }
 
@@ -92,7 +92,7 @@ fn linux_6_1_knows_no_flushes() {
 #[test]
 fn pinned_pages_are_limited() {
     let mut fixture = MemoryFixture::new(Config { lock_limit: Some(3 * 4096), rereg: Rereg::All, ..Config::default() });
-    let two = fixture.memory.space.lend(vec![0; 4097]).stretch();
+    let two = fixture.memory.space.map(vec![0; 4097]);
     let first = fixture.reg(RW).unwrap();
     assert!(fixture.reg_at(fixture.pd, two, RW).is_ok());
     assert_eq!(fixture.reg(RW), Err(Errno::ENOMEM));

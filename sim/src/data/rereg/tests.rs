@@ -23,7 +23,7 @@ impl MemoryFixture {
         let mut world = World::new(config);
         world.hosts.push(HostState::new(&["10.0.0.1".parse().unwrap()]));
         let pd = world.ibv_alloc_pd(DEVICE).unwrap();
-        let [old, new] = [4096, 8192].map(|len| world.memory.space.lend(vec![0; len]).stretch());
+        let [old, new] = [4096, 8192].map(|len| world.memory.space.map(vec![0; len]));
         let (mr, keys) = world.ibv_reg_mr(DEVICE, pd, old, RW).unwrap();
         MemoryFixture { world, pd, mr, keys, old, new }
     }

@@ -19,11 +19,11 @@ fn behaviour_80_registrations_are_checked() {
         (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, MemoryReason::RemoteWithoutLocalWrite),
     ] {
         let (buffer, error) = register(len, access).unwrap_err();
-        assert_eq!((buffer, error.errno()), (vec![3; len], Errno::EINVAL));
+        assert_eq!((buffer, error.errno()), (vec![3; len].into(), Errno::EINVAL));
         refused(error, reason);
     }
     for (access, errno) in [(Access::HUGETLB, Errno::EOPNOTSUPP), (Access::ON_DEMAND, Errno::EOPNOTSUPP)] {
-        assert_eq!(register(8, access).unwrap_err(), (vec![3; 8], MemoryError::Register { errno, cause: None }));
+        assert_eq!(register(8, access).unwrap_err(), (vec![3; 8].into(), MemoryError::Register { errno, cause: None }));
     }
     fixture.users([0, 0]);
     for access in [Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::RELAXED_ORDERING] {
@@ -42,7 +42,7 @@ fn a_region_has_what_was_registered() {
     fixture.users([1, 0]);
     mr.write(1, &[7]).unwrap();
     assert_eq!(mr.read(2, &mut [0; 2]), Err(Errno::EINVAL));
-    assert_eq!(returned(mr), memory::Returned { buffer: vec![1, 7, 3], other: None });
+    assert_eq!(returned(mr), memory::Returned { buffer: [1, 7, 3].into(), other: None });
     fixture.users([0, 0]);
 }
 
@@ -152,7 +152,7 @@ fn what_is_wrong_before_the_device_is_asked() {
     let gone = fixture.two.clone();
     gone.dealloc().unwrap();
     let ended = mr.reregister(Change::default().to_buffer([8]).to_pd(gone), ANEW);
-    assert_eq!(ended.buffer, Some(vec![8]));
+    assert_eq!(ended.buffer, Some([8].into()));
     refused(ended.result.unwrap_err(), MemoryReason::Gone);
     assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (1, Some(1)));
 }
@@ -163,7 +163,7 @@ fn behaviour_82_rxe_asked_directly_changes_domain_and_rights() {
     let mut mr = fixture.mr();
     let keys = (mr.lkey(), mr.rkey());
     let ended = mr.reregister(Change::default().to_buffer([9]), Policy::default());
-    assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid"), Some(vec![9]));
+    assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid"), Some([9].into()));
 
     let ended = mr.reregister(Change::default().to_access(Access::LOCAL_WRITE), Policy::default());
     assert_eq!((ended.result, ended.buffer), (Ok(cmid_sim::Way::InPlace), None));
@@ -199,21 +199,21 @@ fn every_combination_where_the_device_can_do_all() {
             let fixture = MemoryFixture::new(config);
             let mut mr = fixture.mr();
             let (addr, lkey) = (mr.addr(), mr.lkey());
-            let buffer = (flags & 1 != 0).then(|| vec![2; 9000]);
+            let buffer = (flags & 1 != 0).then(|| vec![2; 9000].into());
             let pd = (flags & 2 != 0).then(|| fixture.two.clone());
             let access = (flags & 4 != 0).then_some(Access::LOCAL_WRITE);
             let moves = buffer.is_some();
             let users = if pd.is_some() { [0, 1] } else { [1, 0] };
             let ended = mr.reregister(Change { buffer, pd, access }, Policy::default());
             assert_eq!(ended.result, Ok(cmid_sim::Way::InPlace));
-            assert_eq!(ended.buffer, moves.then(|| vec![1; 100]), "the old one, {flags}");
+            assert_eq!(ended.buffer, moves.then(|| vec![1; 100].into()), "the old one, {flags}");
             assert_eq!((mr.addr() != addr, mr.len()), (moves, if moves { 9000 } else { 100 }));
             assert_eq!(mr.access(), Some(access.unwrap_or(RW)));
             assert_eq!(mr.lkey() != lkey, new_keys);
             fixture.users(users);
             assert_eq!(fixture.env.fabric.pages_kept_from_fork(), if moves { 3 } else { 1 });
             let buffer = returned(mr).buffer;
-            assert_eq!(buffer, if moves { vec![2; 9000] } else { vec![1; 100] });
+            assert_eq!(buffer, Buffer::from(if moves { vec![2; 9000] } else { vec![1; 100] }));
             fixture.users([0, 0]);
             assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 0);
         }
@@ -242,7 +242,7 @@ fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
 fn failures_name_their_step() {
     let fixture = MemoryFixture::new(Config::default());
     fixture.env.host.fail_next_registration(Errno::EAGAIN);
-    assert_eq!(fixture.one.register([1], RW).unwrap_err(), (vec![1], MemoryError::register(Errno::EAGAIN, 1, None)));
+    assert_eq!(fixture.one.register([1], RW).unwrap_err(), ([1].into(), MemoryError::register(Errno::EAGAIN, 1, None)));
     let mr = fixture.mr();
     for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINTR, Valid::Neither)] {
         fixture.env.host.fail_next_deregistration(errno);

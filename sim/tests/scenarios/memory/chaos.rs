@@ -95,7 +95,7 @@ impl Chaos {
             }
             _ if self.mrs.is_empty() => String::new(),
             7 | 8 => {
-                let buffer = (self.dice.roll(2) == 0).then(|| vec![0; 1 + self.dice.roll(9000)]);
+                let buffer = (self.dice.roll(2) == 0).then(|| vec![0; 1 + self.dice.roll(9000)].into());
                 let pd = (self.dice.roll(2) == 0).then(|| self.pds[pd].clone());
                 let access = (self.dice.roll(2) == 0).then_some(access);
                 let provider = self.dice.of(&[Provider::Unknown, Provider::ChecksFirst]);

@@ -9,13 +9,14 @@ mod outcomes;
 mod pins;
 mod reach;
 mod removal;
+mod shared;
 mod window_qps;
 mod windows;
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::{Errno, IdKey};
 use cmid_sim::memory::{self, Fallback, MemoryError, MemoryReason, MrState, Policy, Provider, Valid};
-use cmid_sim::{Access, Config, Mr, Pd, Rereg, Reregistered};
+use cmid_sim::{Access, Buffer, Config, Mr, Pd, Rereg, Reregistered};
 
 use crate::common::Env;
 
@@ -68,13 +69,13 @@ fn refused(error: MemoryError, reason: MemoryReason) {
 
 /// Asserts that the re-registration failed; returns the buffer that came back.
 #[track_caller]
-fn failed(ended: Reregistered, text: &str) -> Option<Vec<u8>> {
+fn failed(ended: Reregistered, text: &str) -> Option<Buffer> {
     assert_eq!(ended.result.unwrap_err().to_string(), text);
     ended.buffer
 }
 
 /// Deregisters an MR in any state.
 #[track_caller]
-fn returned(mr: Mr) -> memory::Returned<Vec<u8>> {
+fn returned(mr: Mr) -> memory::Returned<Buffer> {
     mr.deregister().map_err(|(mr, error)| (mr.state(), error)).unwrap()
 }

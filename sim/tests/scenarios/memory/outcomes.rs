@@ -25,7 +25,7 @@ fn struck(
     code: Code,
     errno: Errno,
     valid: Valid,
-) -> Option<Vec<u8>> {
+) -> Option<Buffer> {
     fixture.env.host.fail_next_reregistration(fault);
     let ended = mr.reregister(all(fixture), Policy::default());
     assert_eq!(
@@ -45,7 +45,7 @@ fn where_no_driver_was_asked_the_new_buffer_comes_back() {
         let fixture = forked();
         let mut mr = fixture.mr();
         let before = (mr.addr(), mr.lkey(), mr.access());
-        assert_eq!(struck(&fixture, &mut mr, fault, code, errno, Valid::Old), Some(vec![2; 50]));
+        assert_eq!(struck(&fixture, &mut mr, fault, code, errno, Valid::Old), Some([2; 50].into()));
         assert_eq!((mr.addr(), mr.lkey(), mr.access()), before);
         fixture.users([1, 0]);
         assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 1);
@@ -75,7 +75,7 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
             // Only one such buffer is kept.
             for policy in [policy, ANEW] {
                 let again = mr.reregister(Change::default().to_buffer([3; 30]), policy);
-                assert_eq!(again.buffer, Some(vec![3; 30]));
+                assert_eq!(again.buffer, Some(vec![3; 30].into()));
                 refused(again.result.unwrap_err(), MemoryReason::InDoubt);
             }
             // A change without a buffer is possible if a registration is left.
@@ -86,7 +86,7 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
             // A deregistration that fails keeps both.
             fixture.env.host.fail_next_deregistration(Errno::EBUSY);
             let (mr, _) = mr.deregister().unwrap_err();
-            assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+            assert_eq!(returned(mr), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
             fixture.users([0, 0]);
         }
     }
@@ -103,7 +103,7 @@ fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
     let anew = mr.reregister(Change::default().to_pd(fixture.two.clone()), ANEW);
     assert_eq!((anew.result, anew.buffer), (Ok(Way::Anew), None));
     fixture.users([0, 1]);
-    assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+    assert_eq!(returned(mr), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
     fixture.users([0, 0]);
 }
 
@@ -112,7 +112,7 @@ fn after_do_fork_old_the_new_one_is_valid() {
     let fixture = forked();
     let mut mr = fixture.mr();
     let fault = ReregFault::DoForkOld(IO);
-    assert_eq!(struck(&fixture, &mut mr, fault, Code::DoForkOld, IO, Valid::New), Some(vec![1; 100]));
+    assert_eq!(struck(&fixture, &mut mr, fault, Code::DoForkOld, IO, Valid::New), Some([1; 100].into()));
     assert_eq!((mr.state(), mr.len(), mr.access()), (MrState::Registered, 50, Some(Access::LOCAL_WRITE)));
     fixture.users([0, 1]);
     // The old page is still kept from children, without a use.
@@ -139,9 +139,9 @@ fn where_neither_is_valid_both_buffers_and_domains_are_kept() {
             assert_eq!(pds.map(Pd::users), [1, 1]);
             assert_eq!(pds.map(Pd::users_at_device), [Some(1), Some(0)]);
             let ended = mr.reregister(all(&fixture), ANEW);
-            assert_eq!(ended.buffer, Some(vec![2; 50]));
+            assert_eq!(ended.buffer, Some(vec![2; 50].into()));
             refused(ended.result.unwrap_err(), MemoryReason::OnlyDeregister);
-            assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+            assert_eq!(returned(mr), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
             fixture.users([0, 0]);
             let kept = usize::from(code == Code::CmdAndDoForkNew);
             assert_eq!(fixture.env.fabric.pages_kept_from_fork(), kept);
@@ -197,7 +197,7 @@ fn the_fallback_registers_anew() {
         };
         let users = if change.pd.is_some() { [0, 1] } else { [1, 0] };
         let ended = mr.reregister(change, ANEW);
-        assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), moves.then(|| vec![1; 100])));
+        assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), moves.then(|| vec![1; 100].into())));
         assert_eq!((mr.way(), mr.lkey() == lkey), (Way::Anew, false));
         fixture.users(users);
         returned(mr);
@@ -213,13 +213,13 @@ fn a_fallback_that_fails_leaves_the_old_one() {
     fixture.env.host.fail_next_registration(Errno::ENOMEM);
     let ended = mr.reregister(all(&fixture), ANEW);
     let text = "registering anew, ibv_reg_mr: ENOMEM; the old registration is valid";
-    assert_eq!(failed(ended, text), Some(vec![2; 50]));
+    assert_eq!(failed(ended, text), Some(vec![2; 50].into()));
     fixture.users([1, 0]);
     // The deregistration of the old one is refused, so the new one is undone.
     fixture.env.host.fail_next_deregistration(Errno::EBUSY);
     let ended = mr.reregister(all(&fixture), ANEW);
     let text = "registered anew, ibv_dereg_mr of the old one: EBUSY; the old registration is valid";
-    assert_eq!(failed(ended, text), Some(vec![2; 50]));
+    assert_eq!(failed(ended, text), Some(vec![2; 50].into()));
     fixture.users([1, 0]);
     assert_eq!((mr.lkey(), mr.state()), (lkey, MrState::Registered));
     assert_eq!(returned(mr).buffer, [1; 100]);
@@ -239,7 +239,7 @@ fn a_fallback_that_gets_stuck_keeps_both_until_both_are_gone() {
         fixture.env.host.fail_next_deregistration(Errno::EBUSY);
         let (mr, _) = mr.deregister().unwrap_err();
         fixture.users([1, 1]);
-        assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+        assert_eq!(returned(mr), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
         fixture.users([0, 0]);
     }
 }

@@ -22,7 +22,7 @@ fn smaller(mr: &mut Mr) -> Reregistered {
 #[track_caller]
 fn pinned(mut mr: Mr) -> Mr {
     let ended = smaller(&mut mr);
-    assert_eq!(ended.buffer, Some(vec![9]));
+    assert_eq!(ended.buffer, Some([9].into()));
     refused(ended.result.unwrap_err(), MemoryReason::InFlight);
     let (mr, error) = mr.deregister().unwrap_err();
     refused(error, MemoryReason::InFlight);

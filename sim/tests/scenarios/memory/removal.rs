@@ -12,7 +12,7 @@ fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
     fixture.env.host.remove_device();
     assert_eq!((mr.state(), mr.access(), mr.lkey()), (MrState::Unusable, None, 0));
     let ended = mr.reregister(Change::default().to_buffer([1]).to_access(RW), ANEW);
-    assert_eq!(ended.buffer, Some(vec![1]));
+    assert_eq!(ended.buffer, Some([1].into()));
     refused(ended.result.unwrap_err(), MemoryReason::DeviceGone);
     let (mut mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");

@@ -10,6 +10,7 @@
 
 mod allocations;
 mod async_events;
+mod blocks;
 mod calls;
 mod commands;
 mod comp_channels;
@@ -46,7 +47,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 91] = [
+const CHECKS: [(&str, fn()); 95] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -90,6 +91,10 @@ const CHECKS: [(&str, fn()); 91] = [
     ("reads that the peer does not answer", refused_posts::no_reads),
     ("a CQ has room for what reports to it", pins::cq_room),
     ("a queue has its ring from the first post on", pins::first_post),
+    ("blocks: there and back", blocks::there_and_back),
+    ("blocks: the kernel refuses the doorbell", blocks::refused),
+    ("blocks: of a QP that is gone", blocks::of_a_qp_that_is_gone),
+    ("blocks: of an SRQ", blocks::of_an_srq),
     ("posts and polls allocate nothing", allocations::none),
     ("a loop that waits for a peer's write ends", data::flags),
     ("slices while nothing else can write", data::slices),

@@ -1,0 +1,122 @@
+//! Pools, parts, and the record of a queue.
+
+use std::sync::Arc;
+
+use cmid_proto::datapath::{Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns};
+
+use crate::device::{Pd, Piece};
+
+fn pool(blocks: usize) -> Pool<Piece> {
+    Pool::of((0..blocks).map(|_| Piece(vec![0; 8])))
+}
+
+fn one(pool: &Pool<Piece>) -> Parts<Piece> {
+    pool.take().unwrap().into()
+}
+
+/// The requests below this number are over.
+fn below(over: u64) -> impl Fn(u64) -> bool {
+    move |number| number < over
+}
+
+#[test]
+fn a_pool_gets_its_blocks_back_from_every_thread() {
+    let pool = pool(2);
+    assert_eq!((pool.blocks(), pool.block_len(), pool.available()), (2, 8, 2));
+    let (mut first, second) = (pool.take().unwrap(), pool.take().unwrap());
+    assert!(pool.take().is_none());
+    first[7] = 9;
+    let handle = pool.clone();
+    let thread = std::thread::spawn(move || {
+        drop(first);
+        handle.available()
+    });
+    assert_eq!(thread.join().unwrap(), 1);
+    assert_eq!(pool.take().unwrap()[7], 9, "a block is not cleared");
+    assert_eq!(second.remote(3), Remote { addr: 3, rkey: 6 });
+    drop(pool);
+    assert_eq!(second.len(), 8, "a block outlives its pool");
+    assert_eq!(format!("{second:?}"), "Block { len: Some(8), .. }");
+    assert_eq!(Pd.pool(vec![0; 9], 3, cmid_proto::datapath::Access::empty()).unwrap().block_len(), 3);
+}
+
+#[test]
+fn a_part_knows_its_range_and_what_is_wrong_with_it() {
+    let pool = pool(3);
+    let part = |range| pool.take().unwrap().part(range);
+    assert_eq!((part(2..5).len(), part(2..5).range(), part(8..8).check(true)), (3, 2..5, Ok(())));
+    let beyond = Err(PostReason::OutOfRange { len: Length::new(8) });
+    for range in [0..9, 9..9, 0..usize::MAX, usize::MAX..usize::MAX, 1 << 32..1 << 32] {
+        assert_eq!((part(range.clone()).check(false), part(range).len()), (beyond, 0));
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    for range in [5..2, usize::MAX..0] {
+        assert_eq!(part(range).check(false), Err(PostReason::ReversedRange));
+    }
+    let shared = Arc::new(pool.take().unwrap());
+    let mut part = Part::shared(Arc::clone(&shared), 1..4);
+    assert_eq!((part.check(false), part.check(true)), (Ok(()), Err(PostReason::SharedBlock)));
+    assert_eq!((part.range(), part.block_mut().is_none()), (1..4, true));
+    assert_eq!(format!("{part:?}"), "Part { range: 1..4, is_shared: true }");
+    assert!(part.into_block().is_none());
+    assert_eq!(Part::from(Arc::clone(&shared)).range(), 0..8);
+    drop(shared);
+    // The block forgets the range of its last part.
+    assert_eq!(Part::from(pool.take().unwrap().part(1..2).into_block().unwrap()).range(), 0..8);
+}
+
+#[test]
+fn parts_are_one_or_several() {
+    let pool = pool(3);
+    let mut several: Parts<Piece> = (1..3).map(|len| pool.take().unwrap().part(0..len)).collect();
+    assert_eq!(several.iter().map(|part| part.len()).collect::<Vec<_>>(), [1, 2]);
+    several.as_mut_slice()[1].block_mut().unwrap()[0] = 7;
+    assert_eq!(several.into_blocks().map(|block| block[0]).collect::<Vec<_>>(), [0, 7]);
+    let shared = Part::from(Arc::new(pool.take().unwrap()));
+    let mixed = Parts::from(vec![shared, pool.take().unwrap().into()]);
+    assert!(mixed.into_block().is_some());
+    assert_eq!((one(&pool).len(), one(&pool).into_block().is_some()), (1, true));
+    assert_eq!(pool.available(), 3);
+}
+
+#[test]
+fn what_is_over_comes_back_in_the_order_of_the_posts() {
+    let (pool, mut lent) = (pool(4), Lent::new(4));
+    for number in 0..4 {
+        lent.lend(number, number / 2, Returns::ByCompletion, one(&pool));
+    }
+    assert_eq!((lent.len(), lent.is_empty(), pool.available()), (4, false, 0));
+    assert!(lent.reclaim(0, below(0)).is_none(), "in flight");
+    assert!(lent.reclaim(7, below(4)).is_none(), "no such request");
+    // The first one is taken last.
+    assert!(lent.reclaim(1, below(4)).is_some() && lent.reclaim(0, below(4)).is_some());
+    assert!(lent.reclaim(1, below(4)).is_some() && lent.reclaim(1, below(4)).is_none());
+    assert!(lent.reclaim(0, below(4)).is_some() && lent.is_empty());
+    assert_eq!(pool.available(), 4);
+}
+
+#[test]
+fn blocks_that_nobody_reclaims_return_to_their_pools() {
+    let (pool, mut lent) = (pool(4), Lent::new(4));
+    lent.lend(0, 5, Returns::OnFailure, one(&pool));
+    lent.lend(1, 5, Returns::ToPool, one(&pool));
+    lent.lend(2, 5, Returns::ByCompletion, one(&pool));
+    // The first one has failed, or else its `wr_id` is that of the third.
+    assert!(lent.reclaim(5, below(1)).is_some());
+    assert!(lent.reclaim(5, below(3)).is_some(), "what was refused is not returned");
+    assert_eq!((lent.len(), pool.available()), (0, 4));
+
+    lent.lend(3, 5, Returns::OnFailure, one(&pool));
+    lent.lend(4, 6, Returns::ByCompletion, one(&pool));
+    assert!(lent.reclaim(6, below(5)).is_some());
+    assert_eq!(pool.available(), 4, "a later request was reclaimed");
+
+    for number in 5..9 {
+        lent.lend(number, number, if number < 7 { Returns::OnFailure } else { Returns::ByCompletion }, one(&pool));
+    }
+    assert_eq!(lent.check_room(1, below(5)), Err(PostReason::NotReclaimed { max: 4 }));
+    assert_eq!((lent.check_room(2, below(9)), pool.available()), (Ok(()), 2), "a post needs the room");
+    assert_eq!(lent.check_room(3, below(9)), Err(PostReason::NotReclaimed { max: 4 }));
+    drop(lent);
+    assert_eq!(pool.available(), 4);
+}

@@ -1,0 +1,75 @@
+//! Memory that several registrations share.
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{Memory, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::memory::{MemoryError, MemoryReason};
+use cmid_sim::{Buffer, Change, SharedBuffer};
+
+use super::windows::ended;
+use super::*;
+
+fn shared(len: usize) -> SharedBuffer {
+    Buffer::from(vec![3; len]).share()
+}
+
+#[test]
+fn registrations_of_one_memory_see_each_others_bytes() {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    let (here, there) = (&pair.client_qp.pd, &pair.server_qp.pd);
+    let memory = shared(64);
+    let mut one = here.register(memory.clone(), Access::LOCAL_WRITE).unwrap();
+    let other = there.register(memory.clone(), Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
+    assert_eq!((one.addr(), one.len()), (other.addr(), other.len()));
+    assert_ne!(one.rkey(), other.rkey());
+    one.write(8, &[9]).unwrap();
+    let mut byte = [0];
+    other.read(8, &mut byte).unwrap();
+    assert_eq!(byte, [9]);
+    // The one does not know what the other has in flight.
+    assert_eq!(one.slice().map(|slice| slice.len()), Err(Errno::EBUSY));
+    assert_eq!(other.deregister().map(|ended| ended.buffer.into_vec().is_err()).ok(), Some(true));
+    assert_eq!(one.slice_mut().map(|slice| slice.len()), Err(Errno::EBUSY), "a handle is left");
+    drop(memory);
+    assert_eq!(one.slice_mut().map(|slice| slice.len()), Ok(64));
+    let back = one.deregister().unwrap().buffer.into_vec().expect("nobody shares it any more");
+    assert_eq!((back[8], back.len()), (9, 64));
+}
+
+#[test]
+fn a_change_of_one_registration_leaves_the_others() {
+    for rereg in [Rereg::None, Rereg::All] {
+        let mut env = Env::with(Config { rereg, ..Config::default() });
+        let mut pair = env.established_with_qps();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let memory = shared(64);
+        let mut moved = s.pd.register(memory.clone(), RW).unwrap();
+        let stays = s.pd.register(memory.clone(), Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        let outcome = moved.reregister(Change::default().to_buffer(vec![5; 32]), policy);
+        assert!(outcome.result.is_ok() && outcome.buffer.is_some_and(|old| old.len() == 64));
+        assert_ne!(moved.addr(), stays.addr());
+        let into = c.pd.register(vec![0; 8], RW).unwrap();
+        c.qp.post_send(SendWr::read(1, into.sge(0..8), stays.remote(0))).unwrap();
+        assert_eq!(ended(&env, &mut c.send_cq).0, cmid_sim::WcStatus::SUCCESS);
+        let mut bytes = [0; 8];
+        into.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [3; 8]);
+        drop((moved, stays));
+        assert_eq!(Buffer::from(memory).into_vec().unwrap(), [3; 64]);
+        assert_eq!(env.fabric.counters().freed_in_use, 0);
+    }
+}
+
+#[test]
+fn a_pool_takes_no_memory_that_others_may_register() {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    let pd = &pair.client_qp.pd;
+    let memory = shared(64);
+    match pd.pool(memory.clone(), 16, Access::empty()).unwrap_err() {
+        (_, MemoryError::Refused(refused)) => assert_eq!(refused.reason, MemoryReason::SharedPool),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pd.pool(memory, 16, Access::empty()).unwrap().blocks(), 4, "the last handle");
+}

@@ -1,0 +1,179 @@
+//! Blocks: memory that moves into a work request, and back with its completion.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cmid_proto::Call;
+use cmid_proto::datapath::{
+    Attaching, CompletionQueue, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr,
+    SharedReceiveQueue, SrqCaps, WcOpcode,
+};
+use cmid_verbs::{Access, Block, Completion, Pd, Pool, WcStatus};
+use rustix::thread::{Uid, set_thread_res_uid};
+
+use crate::data::{polled, register, success};
+use crate::env::{CAPS, End, Pair, Side, param};
+use crate::memory::{PAGE, kernel_mrs};
+
+/// The length of a block: more than is sent inline.
+const LEN: usize = 256;
+
+fn pool(pd: &Pd, blocks: usize) -> Pool {
+    pd.pool(vec![0; blocks * LEN], LEN, Access::empty()).map_err(|(_, error)| error).expect("a pool")
+}
+
+fn filled(pool: &Pool, byte: u8) -> Block {
+    let mut block = pool.take().expect("a free block");
+    block.fill(byte);
+    block
+}
+
+fn whole(parts: Option<Parts<cmid_verbs::Piece>>) -> Block {
+    parts.and_then(Parts::into_block).expect("the block")
+}
+
+/// Messages, writes and reads, of whole blocks and of parts, one by one and in batches.
+pub(crate) fn there_and_back() {
+    let mrs = kernel_mrs();
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let (here, there) = (pool(&c.pd, 8), pool(&s.pd, 8));
+    s.qp.post_recv_blocks(1, filled(&there, 9)).expect("post_recv");
+    c.qp.post_send_blocks(SendWr::send(2, filled(&here, 5).part(0..LEN - 1))).expect("post_send");
+    let received = success(polled(&mut s.cq), 1, WcOpcode::RECV);
+    let block = whole(s.qp.reclaim(&received));
+    assert_eq!((received.byte_len as usize, block[LEN - 2], block[LEN - 1]), (LEN - 1, 5, 9));
+    drop(whole(c.qp.reclaim(&success(polled(&mut c.cq), 2, WcOpcode::SEND))));
+    assert_eq!((here.available(), there.available()), (8, 7));
+
+    let mut receives: Vec<_> = (0..4).map(|wr_id| (wr_id, Parts::from(filled(&there, 0)))).collect();
+    assert_eq!(s.qp.post_recvs_blocks(&mut receives), Ok(4));
+    let mut sends: Vec<_> = (0..4).map(|wr_id| SendWr::send(wr_id, filled(&here, wr_id as u8 + 1).into())).collect();
+    assert_eq!((c.qp.post_sends_blocks(&mut sends), sends.len()), (Ok(4), 0));
+    for wr_id in 0..4 {
+        let received = success(polled(&mut s.cq), wr_id, WcOpcode::RECV);
+        assert_eq!(whole(s.qp.reclaim(&received))[..], [wr_id as u8 + 1; LEN]);
+        let sent = success(polled(&mut c.cq), wr_id, WcOpcode::SEND);
+        assert!(c.qp.reclaim(&sent).is_some());
+    }
+
+    let shared = register(&s, 7, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
+    c.qp.post_send_blocks(SendWr::read(3, filled(&here, 0), shared.remote(0))).expect("read");
+    assert_eq!(whole(c.qp.reclaim(&success(polled(&mut c.cq), 3, WcOpcode::RDMA_READ)))[..], [7; LEN]);
+    c.qp.post_send_blocks(SendWr::write(4, filled(&here, 8), shared.remote(PAGE - LEN)).unsignaled()).expect("write");
+    c.qp.post_send_blocks(SendWr::write(5, filled(&here, 8), shared.remote(0))).expect("write");
+    assert!(c.qp.reclaim(&success(polled(&mut c.cq), 5, WcOpcode::RDMA_WRITE)).is_some());
+    assert_eq!((here.available(), crate::data::bytes(&shared, PAGE - LEN)), (8, [8; LEN]));
+
+    // One block in three requests at once.
+    let feed = Arc::new(filled(&here, 6));
+    for wr_id in 0..3 {
+        s.qp.post_recv_blocks(wr_id, there.take().expect("a block")).expect("post_recv");
+        c.qp.post_send_blocks(SendWr::send(wr_id, Arc::clone(&feed))).expect("post_send");
+    }
+    for wr_id in 0..3 {
+        let received = success(polled(&mut s.cq), wr_id, WcOpcode::RECV);
+        assert_eq!(whole(s.qp.reclaim(&received))[..], feed[..]);
+        assert!(c.qp.reclaim(&success(polled(&mut c.cq), wr_id, WcOpcode::SEND)).is_some());
+    }
+    assert_eq!(Arc::strong_count(&feed), 1);
+    drop((feed, block, here, there, shared));
+    assert_eq!(kernel_mrs(), mrs, "pools without blocks in use are deregistered");
+}
+
+/// A request that the kernel has refused has its block until a later completion has passed it.
+pub(crate) fn refused() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let here = pool(&c.pd, 2);
+    let shared = register(&s, 0xee, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
+    let (first, at) = (here.take().expect("a block"), shared.remote(0));
+    let refused = std::thread::scope(|scope| {
+        let post = || {
+            let nobody = Uid::from_raw(65534);
+            set_thread_res_uid(nobody, nobody, nobody).expect("it is root");
+            c.qp.post_send_blocks(SendWr::read(1, first, at))
+        };
+        scope.spawn(post).join().expect("no panic")
+    });
+    let refused = refused.expect_err("the kernel compares the credentials");
+    assert!(matches!(refused.error.reason(), PostReason::Device(_)) && refused.blocks.is_none());
+    assert_eq!(here.available(), 1);
+    c.qp.post_send_blocks(SendWr::read(1, here.take().expect("a block"), at)).expect("post_send");
+    let done = success(polled(&mut c.cq), 1, WcOpcode::RDMA_READ);
+    let block = whole(c.qp.reclaim(&done));
+    assert_eq!((block[0], here.available()), (0xee, 1), "that of the second request");
+}
+
+/// The blocks of a QP that is gone return when its CQ is polled empty.
+pub(crate) fn of_a_qp_that_is_gone() {
+    let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();
+    let (here, there) = (pool(&c.pd, 1), pool(&s.pd, 3));
+    let End { id, mut cq, mut qp, .. } = s;
+    for wr_id in 1..=3 {
+        qp.post_recv_blocks(wr_id, there.take().expect("a block")).expect("post_recv");
+    }
+    c.qp.post_send_blocks(SendWr::send(4, here.take().expect("a block"))).expect("post_send");
+    success(polled(&mut c.cq), 4, WcOpcode::SEND);
+    assert!(qp.reclaim(&Completion { wr_id: 1, opcode: WcOpcode::RECV, ..Completion::default() }).is_none());
+    server.ok(&Call::Destroy { id });
+    assert_eq!(there.available(), 0, "the handle is there");
+    drop(qp);
+    let mut left = [Completion::default(); 4];
+    while cq.poll(&mut left).expect("poll") > 0 {}
+    assert_eq!(there.available(), 3);
+    // Also if nobody polls again.
+    let Pair { client: _client, mut server, s, .. } = Pair::connected();
+    let there = pool(&s.pd, 1);
+    let End { id, cq, mut qp, .. } = s;
+    qp.post_recv_blocks(1, there.take().expect("a block")).expect("post_recv");
+    server.ok(&Call::Destroy { id });
+    drop((qp, cq));
+    assert_eq!(there.available(), 1);
+}
+
+/// Receives of an SRQ by two QPs.
+pub(crate) fn of_an_srq() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let (listener, addr) = server.listener();
+    let nic = server.device.device_of(listener).expect("device_of");
+    let pd = server.device.alloc_pd_on(&nic).expect("alloc_pd");
+    let mut srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 }).expect("create_srq");
+    let blocks = pool(&pd, 8);
+    let mut receives: Vec<_> = (0..4).map(|wr_id| (wr_id, filled(&blocks, 0).into())).collect();
+    assert_eq!(srq.post_recvs_blocks(&mut receives), Ok(4));
+    for wr_id in 4..8 {
+        srq.post_recv_blocks(wr_id, filled(&blocks, 0)).expect("post_recv");
+    }
+    let mut ends = Vec::new();
+    for _ in 0..2 {
+        let id = client.resolved(addr);
+        let c = client.end(id);
+        client.ok(&Call::Connect { id, param: param() });
+        let id = server.expect(cmid_proto::CmEvent::ConnectRequest).id;
+        let cq = server.device.create_cq(id, 128).expect("create_cq");
+        let qp = server.device.create_qp_with_srq(Attaching::bare(id), &pd, &cq, &cq, &srq, CAPS).expect("a QP");
+        server.ok(&Call::Accept { id, param: param() });
+        client.expect(cmid_proto::CmEvent::Established);
+        server.expect(cmid_proto::CmEvent::Established);
+        let here = pool(&c.pd, 4);
+        ends.push((c, here, cq, qp));
+    }
+    let mut seen = HashMap::new();
+    for round in 0..4 {
+        for (number, (c, here, cq, _)) in ends.iter_mut().enumerate().rev() {
+            c.qp.post_send_blocks(SendWr::send(round, filled(here, number as u8 + 1))).expect("post_send");
+            let received = polled(cq);
+            assert_eq!((received.status, received.byte_len as usize), (WcStatus::SUCCESS, LEN));
+            let block = whole(srq.reclaim(&received));
+            assert_eq!(block[..], [number as u8 + 1; LEN]);
+            seen.insert(received.wr_id, number);
+            let sent = polled(&mut c.cq);
+            assert!(c.qp.reclaim(&sent).is_some());
+        }
+    }
+    assert_eq!((seen.len(), blocks.available(), srq.unpolled()), (8, 8, 0));
+    srq.post_recv_blocks(9, filled(&blocks, 0)).expect("post_recv");
+    drop(srq);
+    assert_eq!(blocks.available(), 7, "its QPs are there");
+    drop((ends, client, server));
+    assert_eq!(blocks.available(), 8);
+}
