@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, CreateError, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered};
+use cmid_proto::datapath::{
+    Caps, CreateError, DataPath, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered,
+};
 use cmid_proto::memory::{Access, Change, MemoryError, Policy, Returned, Way};
 
 /// The number of completions of a CQ, and of work requests of each half of a QP.
@@ -49,7 +51,7 @@ pub trait TestPd: ProtectionDomain<Mr: TestMr<Pd = Self>> + Debug {
     /// # Errors
     /// The errors of that method.
     fn register_vec(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, MemoryError)> {
-        self.register(buffer, access).map_err(|(buffer, error)| (buffer.into_bytes(), error))
+        self.register(buffer, access).map_err(|(buffer, error)| (bytes(buffer), error))
     }
 }
 
@@ -67,7 +69,7 @@ impl TestPd for cmid_verbs::Pd {
 }
 
 /// Registered memory for tests. Its buffers are `Vec`s.
-pub trait TestMr: MemoryRegion<Buffer: IntoBytes> + Debug {
+pub trait TestMr: MemoryRegion + Debug {
     /// [`MemoryRegion::reregister`] with a `Vec`.
     fn reregister_vec(
         &mut self,
@@ -76,7 +78,7 @@ pub trait TestMr: MemoryRegion<Buffer: IntoBytes> + Debug {
     ) -> (Result<Way, MemoryError>, Option<Vec<u8>>) {
         let change = Change { buffer: change.buffer.map(Into::into), pd: change.pd, access: change.access };
         let Reregistered { result, buffer } = self.reregister(change, policy);
-        (result, buffer.map(IntoBytes::into_bytes))
+        (result, buffer.map(bytes))
     }
 
     /// [`MemoryRegion::deregister`] with a `Vec`.
@@ -85,28 +87,14 @@ pub trait TestMr: MemoryRegion<Buffer: IntoBytes> + Debug {
     /// The errors of that method.
     fn deregister_vec(self) -> Result<Returned<Vec<u8>>, (Self, MemoryError)> {
         let Returned { buffer, other } = self.deregister()?;
-        Ok(Returned { buffer: buffer.into_bytes(), other: other.map(IntoBytes::into_bytes) })
+        Ok(Returned { buffer: bytes(buffer), other: other.map(bytes) })
     }
 }
 
-impl<M: MemoryRegion<Buffer: IntoBytes> + Debug> TestMr for M {}
+impl<M: MemoryRegion + Debug> TestMr for M {}
 
-/// Converts a buffer to a `Vec`; tests always pass a `Vec`.
-pub trait IntoBytes: Debug {
-    /// Returns the bytes.
-    fn into_bytes(self) -> Vec<u8>;
-}
-
-impl IntoBytes for Vec<u8> {
-    fn into_bytes(self) -> Vec<u8> {
-        self
-    }
-}
-
-#[cfg(feature = "verbs")]
-impl IntoBytes for cmid_verbs::Buffer {
-    fn into_bytes(self) -> Vec<u8> {
-        // Every buffer here is a `Vec`, so the default is not used; it would make the test fail.
-        self.into_vec().unwrap_or_default()
-    }
+/// Converts a buffer to a `Vec`.
+fn bytes(buffer: impl Memory) -> Vec<u8> {
+    // Every buffer here is a `Vec`, so the default is not used; it would make the test fail.
+    buffer.into_vec().unwrap_or_default()
 }

@@ -25,7 +25,7 @@ pub mod references;
 mod report;
 pub mod shell;
 
-pub use devices::{IntoBytes, TestDevice, TestMr, TestPd, make_qp, test_caps};
+pub use devices::{TestDevice, TestMr, TestPd, make_qp, test_caps};
 pub use driver::{DeviceName, DriveOf, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs")]

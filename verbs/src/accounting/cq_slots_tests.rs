@@ -22,7 +22,8 @@ fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
 /// Its QP is destroyed.
 fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
     let place = InFlightSet::new().enlist(wr_ring);
-    cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring: Arc::clone(wr_ring), place, pd: Weak::<NoPd>::new() });
+    let (wr_ring, pd) = (Arc::clone(wr_ring), Weak::<NoPd>::new());
+    cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned: None });
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {

@@ -1,6 +1,5 @@
 use super::*;
 use crate::data::library::Request;
-use crate::data::space::Lent;
 use crate::index::{HostNo, MrHandle, PdNo, QpNo};
 
 const HOST: HostNo = HostNo(0);
@@ -11,7 +10,7 @@ struct MemoryFixture {
     memory: Memory,
     pd: PdNo,
     other: PdNo,
-    page: Lent,
+    page: Stretch,
 }
 
 impl MemoryFixture {
@@ -23,7 +22,7 @@ impl MemoryFixture {
     }
 
     fn reg(&mut self, access: Access) -> Result<MrHandle, Errno> {
-        self.reg_at(self.pd, self.page.stretch(), access)
+        self.reg_at(self.pd, self.page, access)
     }
 
     fn reg_at(&mut self, pd: PdNo, range: Stretch, access: Access) -> Result<MrHandle, Errno> {
@@ -59,7 +58,7 @@ fn to_range(range: Stretch) -> Request {
 fn a_registration_is_checked_in_the_kernels_order() {
     let mut fixture = MemoryFixture::new(Config::default());
     let nowhere = Stretch { addr: 0, len: 1 };
-    let (empty, no_pd) = (Stretch { len: 0, ..fixture.page.stretch() }, PdNo(99));
+    let (empty, no_pd) = (Stretch { len: 0, ..fixture.page }, PdNo(99));
     let bits = Access::from_bits_retain;
     // Each case also contains the errors of all later cases.
     for (expected, pd, range, access) in [
@@ -133,7 +132,7 @@ fn a_re_registration_is_checked_in_the_kernels_order() {
         (Errno::EOPNOTSUPP, mr, bad(Access::ON_DEMAND)),
         (Errno::ENOENT, mr, to_pd(PdNo(99))),
         (Errno::ENOENT, mr, Request { pd: None, ..to_pd(fixture.pd) }),
-        (Errno::EOPNOTSUPP, mr, to_range(fixture.page.stretch())),
+        (Errno::EOPNOTSUPP, mr, to_range(fixture.page)),
         (Errno::EOPNOTSUPP, mr, to_access(Access::HUGETLB)),
         // The pages are pinned for reading only.
         (Errno::EACCES, mr, to_access(Access::LOCAL_WRITE)),
@@ -150,7 +149,7 @@ fn a_re_registration_is_checked_in_the_kernels_order() {
 fn a_pd_of_another_host_is_none() {
     let mut fixture = MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() });
     let far = fixture.memory.alloc_pd(HostNo(1));
-    assert_eq!(fixture.reg_at(far, fixture.page.stretch(), RW), Err(Errno::ENOENT));
+    assert_eq!(fixture.reg_at(far, fixture.page, RW), Err(Errno::ENOENT));
     let mr = fixture.reg(RW).unwrap();
     assert_eq!(fixture.rereg(mr, to_pd(far)), Err(Errno::ENOENT));
 }
@@ -203,7 +202,7 @@ fn what_a_driver_leaves() {
 fn remote_access_needs_bounds_rights_and_the_same_domain() {
     let mut fixture = MemoryFixture::new(Config::default());
     let mr = fixture.reg(Access::REMOTE_READ).unwrap();
-    let (key, addr) = (fixture.memory.mrs[&mr].keys.rkey, fixture.page.stretch().addr);
+    let (key, addr) = (fixture.memory.mrs[&mr].keys.rkey, fixture.page.addr);
     let (pd, other) = (fixture.pd, fixture.other);
     let keyed_range = |addr, len| KeyedRange { addr, key, len };
     let of = |host| QpNo { host, num: 17 };
@@ -233,7 +232,7 @@ fn a_device_that_goes_takes_its_books_along() {
     let mr = fixture.reg(RW).unwrap();
     fixture.memory.alloc_mw(HOST, fixture.pd).unwrap();
     let far = fixture.memory.alloc_pd(HostNo(1));
-    let page = fixture.page.stretch();
+    let page = fixture.page;
     let config = fixture.config.clone();
     let (kept, _) = fixture.memory.reg_mr(&config, HostNo(1), far, page, RW).unwrap();
     fixture.memory.disassociate(HOST);
