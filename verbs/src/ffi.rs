@@ -32,9 +32,9 @@ pub(crate) use crate::bindings::{
     ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device,
     ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr,
-    ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask,
-    ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
-    imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
+    ibv_rereg_mr_flags, ibv_resize_cq, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr,
+    ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
+    ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 pub(crate) use crate::bindings::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,

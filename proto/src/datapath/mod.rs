@@ -47,6 +47,8 @@ mod create_error;
 #[cfg(feature = "std")]
 mod device;
 #[cfg(feature = "std")]
+mod drain;
+#[cfg(feature = "std")]
 mod layer;
 mod maxima;
 mod memory_region;
@@ -68,13 +70,15 @@ pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
 pub use device::DataPath;
+#[cfg(feature = "std")]
+pub use drain::{Drain, DrainError, Draining};
 pub use maxima::Maxima;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
-pub use values::{Caps, GRH_LEN, QpState, Remote, To};
+pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
 /// All traits of the data path, to bring their methods into scope.

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 #[cfg(doc)]
 use super::PostReason;
-use super::{Access, BatchError, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
+use super::{Access, BatchError, Caps, MemoryRegion, PostError, QpState, SendWr, Sge, Unpolled};
 use crate::errno::Errno;
 
 /// The handle of a QP. One thread at a time posts to it.
@@ -34,6 +34,12 @@ pub trait QueuePair: Send {
     /// Returns its capacities, which the provider may have rounded up. The queues accept only as many work requests as
     /// were requested.
     fn caps(&self) -> Caps;
+
+    /// Returns the number of its work requests that are posted and not over. Costs no system call.
+    ///
+    /// A request whose post has failed with [`PostReason::Device`] counts too. A poll on another thread may end requests
+    /// meanwhile.
+    fn unpolled(&self) -> Unpolled;
 
     /// Posts a request to the send queue (ibv_post_send(3)).
     ///

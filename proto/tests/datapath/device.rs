@@ -1,12 +1,15 @@
 //! A device that records the calls of its data path.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
-    DataPath, PostError, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
+    DataPath, PostCall, PostError, PostReason, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue,
+    SrqCaps, Unpolled,
 };
 use cmid_proto::datapath::{AhAttr, Attaching, CqRoom};
 use cmid_proto::memory::{self, PdState};
@@ -37,7 +40,20 @@ pub(crate) struct Pd;
 #[derive(Debug)]
 pub(crate) struct Mw;
 #[derive(Debug)]
-pub(crate) struct Qp;
+pub(crate) struct Qp {
+    pub(crate) state: Result<QpState, Errno>,
+    /// What is left, at each question.
+    pub(crate) left: RefCell<VecDeque<Unpolled>>,
+    /// The answers to sends, and the `wr_id`s of those that are posted.
+    pub(crate) refusals: Vec<PostReason>,
+    pub(crate) sent: Vec<u64>,
+}
+
+impl Default for Qp {
+    fn default() -> Self {
+        Qp { state: Ok(QpState::RTS), left: RefCell::default(), refusals: Vec::new(), sent: Vec::new() }
+    }
+}
 #[derive(Debug)]
 pub(crate) struct Srq(SrqCaps);
 #[derive(Debug)]
@@ -50,6 +66,8 @@ pub(crate) struct Bytes(pub(crate) [u8; 9]);
 #[derive(Debug)]
 pub(crate) struct Cq {
     depth: u32,
+    /// Each of its completions.
+    pub(crate) completion: Completion,
     /// The results of polls.
     pub(crate) ready: Vec<Result<usize, Errno>>,
 }
@@ -82,7 +100,7 @@ impl DataPath for Paths {
 
     fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, CreateError> {
         self.log.push(Log::CreateCq(*nic, depth, vector));
-        Ok(Cq { depth, ready: Vec::new() })
+        Ok(Cq::new(depth, Vec::new()))
     }
 
     fn create_comp_channel(&mut self, _: &u32) -> Result<CompChannel, CreateError> {
@@ -92,7 +110,7 @@ impl DataPath for Paths {
 
     fn create_cq_with_channel(&mut self, _: &u32, _: &CompChannel, depth: u32, _: u32) -> Result<Cq, CreateError> {
         self.log.push(Log::CreateCqWithChannel(depth));
-        Ok(Cq { depth, ready: Vec::new() })
+        Ok(Cq::new(depth, Vec::new()))
     }
 
     fn async_events(&mut self, _: &u32) -> Result<Events, CreateError> {
@@ -102,7 +120,7 @@ impl DataPath for Paths {
 
     fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, CreateError> {
         self.log.push(Log::CreateQp(caps.max_send_wr));
-        Ok(Qp)
+        Ok(Qp::default())
     }
 
     fn create_qp_with_srq(
@@ -115,7 +133,7 @@ impl DataPath for Paths {
         _: Caps,
     ) -> Result<Qp, CreateError> {
         self.log.push(Log::CreateQpWithSrq(srq.0.max_wr));
-        Ok(Qp)
+        Ok(Qp::default())
     }
 
     fn destroy_qp(&mut self, _: IdKey) -> Result<(), Errno> {
@@ -124,10 +142,16 @@ impl DataPath for Paths {
     }
 }
 
+impl Cq {
+    pub(crate) fn new(depth: u32, ready: Vec<Result<usize, Errno>>) -> Self {
+        Cq { depth, completion: Completion { wr_id: 5, ..Completion::default() }, ready }
+    }
+}
+
 impl CompletionQueue for Cq {
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let polled = self.ready.remove(0)?;
-        completions[..polled].iter_mut().for_each(|completion| completion.wr_id = 5);
+        completions[..polled].fill(self.completion);
         Ok(polled)
     }
 
@@ -137,6 +161,11 @@ impl CompletionQueue for Cq {
 
     fn room(&self) -> CqRoom {
         CqRoom::new(self.depth)
+    }
+
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
+        self.depth = depth;
+        Ok(())
     }
 
     fn arm(&self) -> Result<(), Errno> {
@@ -265,14 +294,22 @@ impl QueuePair for Qp {
     }
 
     fn state(&self) -> Result<QpState, Errno> {
-        Ok(QpState::RTS)
+        self.state
     }
 
     fn caps(&self) -> Caps {
         Caps::default()
     }
 
-    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: SendWr<'a, L, u8>) -> Result<(), PostError> {
+    fn unpolled(&self) -> Unpolled {
+        self.left.borrow_mut().pop_front().unwrap_or_default()
+    }
+
+    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, request: SendWr<'a, L, u8>) -> Result<(), PostError> {
+        if !self.refusals.is_empty() {
+            return Err(PostError::new(PostCall::Send, 9, self.refusals.remove(0)));
+        }
+        self.sent.push(request.wr_id);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 mod creations;
 mod device;
+mod drain;
 mod memory;
 mod names;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cmid_proto::datapath::{
     Access, BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, Remote, SendFlags, SendOp,
-    SendWr, Sge, WcOpcode,
+    SendWr, Sge, Unpolled, WcOpcode,
 };
 use cmid_proto::{Errno, Service, Transport};
 
@@ -37,6 +37,10 @@ impl QueuePair for Qp {
 
     fn caps(&self) -> Caps {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.caps).unwrap_or_default())
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.unpolled()).unwrap_or_default())
     }
 
     /// A datagram is lost without an error if no QP has the number, if no receive is posted or it is too short, or if

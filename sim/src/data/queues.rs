@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{Caps, Completion, CreateReason, PostReason, WcStatus};
+use cmid_proto::datapath::{Caps, Completion, CreateReason, PostReason, Unpolled, WcStatus};
 use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{CqState, Ready};
@@ -134,7 +134,7 @@ impl Pair {
 
     /// Returns the number of requests that the send queue has room for.
     pub(crate) fn send_room(&self) -> u32 {
-        self.caps.max_send_wr.saturating_sub(u32::try_from(self.filed.len()).unwrap_or(u32::MAX))
+        self.caps.max_send_wr.saturating_sub(self.unpolled().sends)
     }
 
     /// Returns the number of receives that the queue has room for. Refuses if the QP uses a shared receive queue
@@ -144,6 +144,12 @@ impl Pair {
             return Err(PostReason::HasSrq);
         }
         Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
+    }
+
+    /// Returns the number of its requests that are not over.
+    pub(crate) fn unpolled(&self) -> Unpolled {
+        let sends = u32::try_from(self.filed.len()).unwrap_or(u32::MAX);
+        Unpolled { sends, receives: self.unpolled_receives }
     }
 
     /// Adds a request to the send queue and pins its regions.

@@ -250,4 +250,8 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("the PD cannot be deallocated then, and says so; no memory is freed too early"),
     behaviour(125, "others: no method"),
     behaviour(126, "ibv_dereg_mr: 0, or an errno and the MR stays"),
+    behaviour(127, "work requests that are not over are counted"),
+    behaviour(128, "a disconnect flushes the own QP, also behind unsignaled requests; the peer's does not"),
+    behaviour(129, "ibv_resize_cq: the completions stay; EINVAL beyond the device's maximum")
+        .but("less than the QPs have reserved is refused before; the kernel refuses less than the completions in it"),
 ];

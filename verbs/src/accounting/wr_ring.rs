@@ -5,7 +5,7 @@
 
 use core::iter::repeat_with;
 
-use super::kind::{Kind, LOOK};
+use super::kind::{DONE, Kind, LOOK};
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A number on a cache line of its own, because poster and poller write different numbers. Padding replaces an
@@ -166,6 +166,23 @@ impl WrRing {
     /// Whether nothing is in flight. Called after the last post.
     pub(crate) fn is_idle(&self) -> bool {
         self.posted.number.load(Ordering::Acquire) as u32 == self.retired.number.load(Ordering::Acquire) as u32
+    }
+
+    /// The number of work requests in flight. A poll or a post of another thread may change it meanwhile.
+    pub(crate) fn unpolled(&self) -> u32 {
+        let [posted, retired] =
+            [&self.posted, &self.retired].map(|counter| counter.number.load(Ordering::Acquire) as u32);
+        // As in `names`.
+        let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
+        if !self.is_unordered {
+            return pending;
+        }
+        let is_over = |number: &u64| {
+            let [_, keys] = self.slot(*number);
+            Kind(keys.load(Ordering::Relaxed)).has(DONE)
+        };
+        let over = (0..pending).map(|at| u64::from(retired.wrapping_add(at))).filter(is_over).count();
+        pending.saturating_sub(over as u32)
     }
 
     /// Whether a work request in flight names this key.

@@ -37,6 +37,7 @@ library! {
     fn ibv_create_cq(
         context: *mut ibv_context, cqe: c_int, cq_context: *mut c_void, channel: *mut ibv_comp_channel, comp_vector: c_int,
     ) -> *mut ibv_cq;
+    fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int;
     fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
     fn ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void) -> c_int;
     fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint);

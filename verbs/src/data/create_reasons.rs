@@ -27,8 +27,13 @@ pub(crate) struct QpDevice {
 /// Returns the error of a CQ that could not be created.
 #[cold]
 pub(crate) fn cq_error(context: &Context, depth: u32, vector: u32, errno: Errno) -> CreateError {
-    let reason = look_for(errno, || maxima(context)?.cq(depth, vector));
-    CreateError::new(CreateCall::CreateCq, reason)
+    CreateError::new(CreateCall::CreateCq, cq_reason(context, depth, vector, errno))
+}
+
+/// Returns the reason why a CQ could not be created, or resized with vector 0.
+#[cold]
+pub(super) fn cq_reason(context: &Context, depth: u32, vector: u32, errno: Errno) -> CreateReason {
+    look_for(errno, || maxima(context)?.cq(depth, vector))
 }
 
 /// Returns the error of an SRQ that could not be created.

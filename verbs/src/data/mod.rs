@@ -35,6 +35,7 @@ mod ranges;
 mod registration;
 mod request;
 mod rereg;
+mod resize;
 mod srq;
 mod staging;
 mod window_qps;

@@ -14,6 +14,7 @@ use core::ptr;
 
 use cmid_proto::datapath::{
     BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge,
+    Unpolled,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Transport};
@@ -48,6 +49,10 @@ impl QueuePair for Qp {
 
     fn caps(&self) -> Caps {
         self.inner.caps
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.inner.queues.unpolled()
     }
 
     /// A datagram must fit into one packet. A longer one is lost, and some devices complete it with success.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, PostError, QpState, SendWr, Sge, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, PostError, QpState, SendWr, Sge, Unpolled, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -173,6 +173,10 @@ impl CompletionQueue for QuietCq {
         self.0.room()
     }
 
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
+        self.0.resize(depth)
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.0.arm()
     }
@@ -211,6 +215,10 @@ impl QueuePair for QuietQp {
 
     fn caps(&self) -> Caps {
         self.0.caps()
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.0.unpolled()
     }
 
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, sim::Ah>) -> Result<(), PostError>

@@ -7,6 +7,7 @@ mod data_path;
 mod data_path_errors;
 mod datagrams;
 mod disturbed;
+mod draining;
 mod groups;
 mod handover;
 mod iwarp;
@@ -257,6 +258,10 @@ list! {
         shared_queues::a_channel_reports_which_cq_has_completions [],
         shared_queues::several_qps_report_to_one_cq [],
         shared_queues::soft_roce_does_not_moderate_notifications [],
+        draining::the_requests_that_are_left_are_counted [127],
+        draining::a_qp_is_drained_after_its_disconnect [128],
+        draining::a_drain_ends_with_its_deadline [128],
+        draining::a_cq_is_resized_with_the_completions_in_it [129],
         shared_receives::each_qp_takes_the_next_receive [],
         shared_receives::a_sender_waits_for_a_shared_receive [],
         shared_receives::the_limit_is_reported_once [],
