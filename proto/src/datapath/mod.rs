@@ -13,7 +13,7 @@
 //! | asynchronous events | [`AsyncEventQueue`] | ibv_get_async_event(3) |
 //! | completion channel of several CQs | [`CompletionChannel`] | ibv_create_comp_channel(3), ibv_get_cq_event(3) |
 //! | completion queue | [`CompletionQueue`] | ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3) |
-//! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3) |
+//! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3) |
 //! | shared receive queue | [`SharedReceiveQueue`] | ibv_create_srq(3), ibv_modify_srq(3), ibv_post_srq_recv(3) |
 //!
 //! A work request names ranges of registered memory as [`Sge`]s. [`SendWr`] describes one request of a send queue.
@@ -54,6 +54,7 @@ mod maxima;
 mod memory_region;
 mod post_error;
 mod protection_domain;
+mod qp_attrs;
 mod queue_pair;
 mod shared_receive_queue;
 mod values;
@@ -76,6 +77,7 @@ pub use maxima::Maxima;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
+pub use qp_attrs::{AckTimeout, ModifyError, ModifyReason, QpAttr, QpAttrs, RnrTimer};
 pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};

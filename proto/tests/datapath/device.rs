@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
-    DataPath, PostCall, PostError, PostReason, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue,
-    SrqCaps, Unpolled,
+    DataPath, ModifyError, PostCall, PostError, PostReason, ProtectionDomain, QpAttrs, QpState, QueuePair, SendWr, Sge,
+    SharedReceiveQueue, SrqCaps, Unpolled,
 };
 use cmid_proto::datapath::{AhAttr, Attaching, CqRoom};
 use cmid_proto::memory::{self, PdState};
@@ -299,6 +299,14 @@ impl QueuePair for Qp {
 
     fn caps(&self) -> Caps {
         Caps::default()
+    }
+
+    fn modify(&mut self, _: QpAttrs) -> Result<(), ModifyError> {
+        Ok(())
+    }
+
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        Ok(QpAttrs::default())
     }
 
     fn unpolled(&self) -> Unpolled {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, Remote, SendFlags, SendOp,
-    SendWr, Sge, Unpolled, WcOpcode,
+    Access, BatchError, Caps, ModifyError, OfPd, PostCall, PostError, PostReason, QpAttrs, QpState, QueuePair, Remote,
+    SendFlags, SendOp, SendWr, Sge, Unpolled, WcOpcode,
 };
 use cmid_proto::{Errno, Service, Transport};
 
@@ -37,6 +37,17 @@ impl QueuePair for Qp {
 
     fn caps(&self) -> Caps {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.caps).unwrap_or_default())
+    }
+
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        let modified = self.fabric.with(|world| world.modify_attrs(self.no, attrs));
+        modified.map_err(|reason| ModifyError { num: self.no.num, reason })
+    }
+
+    /// # Errors
+    /// `EINVAL` if it is destroyed.
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        self.fabric.with(|world| world.attrs_of(self.no))
     }
 
     fn unpolled(&self) -> Unpolled {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{Caps, Completion, CreateReason, PostReason, Unpolled, WcStatus};
+use cmid_proto::datapath::{
+    AckTimeout, Caps, Completion, CreateReason, PostReason, QpAttrs, RnrTimer, Unpolled, WcStatus,
+};
 use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{CqState, Ready};
@@ -60,6 +62,12 @@ pub(crate) struct Pair {
     pub(crate) peer: Option<QpNo>,
     /// Whether the peer answers reads and atomic operations: its `responder_resources` are not 0. iWARP does not tell.
     pub(crate) answers_reads: bool,
+    /// The attributes that the program has chosen for RTR and RTS.
+    pub(crate) chosen: QpAttrs,
+    /// When the peer repeats a message that has found no receive here.
+    pub(crate) min_rnr_timer: RnrTimer,
+    /// The time between two retries of a packet that is not acked.
+    pub(crate) timeout: AckTimeout,
     pub(crate) retry_count: u8,
     /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
@@ -111,6 +119,9 @@ impl Pair {
             caps,
             peer: None,
             answers_reads: false,
+            chosen: QpAttrs::default(),
+            min_rnr_timer: RnrTimer::LONGEST,
+            timeout: AckTimeout::NEVER,
             retry_count: 7,
             rnr_retry_count: 7,
             sends: VecDeque::new(),
@@ -233,7 +244,7 @@ impl Queues {
     pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8)) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
-            (pair.retry_count, pair.rnr_retry_count) = retries;
+            pair.set_attrs(retries);
         }
     }
 

@@ -254,4 +254,6 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(128, "a disconnect flushes the own QP, also behind unsignaled requests; the peer's does not"),
     behaviour(129, "ibv_resize_cq: the completions stay; EINVAL beyond the device's maximum")
         .but("less than the QPs have reserved is refused before; the kernel refuses less than the completions in it"),
+    behaviour(130, "a late receive costs the receiver's min_rnr_timer: 655 ms, or what ibv_modify_qp sets in RTS")
+        .but("librdmacm sets the attributes of RTR and RTS itself, so they cannot be chosen there"),
 ];

@@ -29,6 +29,7 @@ mod post;
 mod post_list;
 mod protection_domain;
 mod qp;
+mod qp_attrs;
 mod qp_ranges;
 mod queue_pair;
 mod ranges;

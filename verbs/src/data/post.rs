@@ -13,8 +13,8 @@ use core::ops::Range;
 use core::ptr;
 
 use cmid_proto::datapath::{
-    BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge,
-    Unpolled,
+    BatchError, Caps, ModifyError, OfPd, PostCall, PostError, PostReason, QpAttrs, QpState, QueuePair, SendFlags,
+    SendOp, SendWr, Sge, Unpolled,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Transport};
@@ -49,6 +49,14 @@ impl QueuePair for Qp {
 
     fn caps(&self) -> Caps {
         self.inner.caps
+    }
+
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        self.inner.modify_attrs(attrs).map_err(|reason| ModifyError { num: self.inner.qp_num(), reason })
+    }
+
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        self.inner.query_attrs()
     }
 
     fn unpolled(&self) -> Unpolled {

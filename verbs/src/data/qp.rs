@@ -15,6 +15,7 @@ use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
+use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::wr_api::{PostCalls, WrApi};
@@ -75,6 +76,8 @@ pub(crate) struct QpInner {
     pub(super) initiator_depth: AtomicU8,
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
+    /// What the program has chosen before RTS.
+    pub(super) chosen: Chosen,
     /// Whether a window was bound through it.
     pub(super) has_windows: AtomicBool,
     // Dropped after the QP.
@@ -278,7 +281,7 @@ impl QpInner {
         Ok(QpState(self.query(ibv_qp_attr_mask::IBV_QP_STATE.0)?.qp_state))
     }
 
-    fn query(&self, mask: u32) -> Result<ibv_qp_attr, Errno> {
+    pub(super) fn query(&self, mask: u32) -> Result<ibv_qp_attr, Errno> {
         let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
         // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
         unsafe {

@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, PostError, QpState, SendWr, Sge, Unpolled, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, ModifyError, PostError, QpAttrs, QpState, SendWr, Sge,
+    Unpolled, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -215,6 +216,14 @@ impl QueuePair for QuietQp {
 
     fn caps(&self) -> Caps {
         self.0.caps()
+    }
+
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        self.0.modify(attrs)
+    }
+
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        self.0.attrs()
     }
 
     fn unpolled(&self) -> Unpolled {

@@ -28,6 +28,7 @@ mod memory_windows;
 mod migration;
 mod notify;
 mod options;
+mod qp_attrs;
 mod refusals;
 mod scenario;
 mod shared_by_transports;
@@ -262,6 +263,8 @@ list! {
         draining::a_qp_is_drained_after_its_disconnect [128],
         draining::a_drain_ends_with_its_deadline [128],
         draining::a_cq_is_resized_with_the_completions_in_it [129],
+        qp_attrs::a_receive_that_is_posted_late_costs_the_timer_of_the_receiver [130],
+        qp_attrs::attributes_are_chosen_before_the_connect_and_the_accept [130],
         shared_receives::each_qp_takes_the_next_receive [],
         shared_receives::a_sender_waits_for_a_shared_receive [],
         shared_receives::the_limit_is_reported_once [],
