@@ -188,7 +188,7 @@ pub use cmid_proto::memory::{
 #[cfg(feature = "rdma-core")]
 pub use data::{Ah, AsyncEvents, Buffer, Change, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, Reregistered, Srq};
 #[cfg(feature = "rdma-core")]
-pub use inventory::{DeviceInfo, devices};
+pub use inventory::devices;
 #[cfg(feature = "scripted-kernel")]
 pub use kernel::with_kernel;
 pub use kernel::{KernelCm, KernelHandle, OpenError};

@@ -6,7 +6,7 @@
 //!
 //! | trait | here | libibverbs |
 //! | --- | --- | --- |
-//! | device | [`DataPath`] | ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
+//! | device | [`DataPath`] | ibv_query_device(3), ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
 //! | protection domain | [`ProtectionDomain`] | ibv_reg_mr(3), ibv_create_ah(3), ibv_alloc_mw(3) |
 //! | memory region | [`MemoryRegion`] | ibv_rereg_mr(3), ibv_dereg_mr(3) |
 //! | memory window | [`MemoryWindow`] | ibv_dealloc_mw(3) |
@@ -46,6 +46,7 @@ mod cq_room;
 mod create_error;
 #[cfg(feature = "std")]
 mod device;
+mod device_attrs;
 #[cfg(feature = "std")]
 mod drain;
 #[cfg(feature = "std")]
@@ -71,6 +72,7 @@ pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
 pub use device::DataPath;
+pub use device_attrs::{Atomics, DeviceAttrs, GidKind, LinkLayer, PortAttrs, PortGid, PortState};
 #[cfg(feature = "std")]
 pub use drain::{Drain, DrainError, Draining};
 pub use maxima::Maxima;

@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
-    DataPath, ModifyError, PostCall, PostError, PostReason, ProtectionDomain, QpAttrs, QpState, QueuePair, SendWr, Sge,
-    SharedReceiveQueue, SrqCaps, Unpolled,
+    DataPath, DeviceAttrs, ModifyError, PortAttrs, PortGid, PortState, PostCall, PostError, PostReason,
+    ProtectionDomain, QpAttrs, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps, Unpolled,
 };
 use cmid_proto::datapath::{AhAttr, Attaching, CqRoom};
 use cmid_proto::memory::{self, PdState};
@@ -96,6 +96,22 @@ impl DataPath for Paths {
 
     fn comp_vectors(&self, nic: &u32) -> u32 {
         nic + 1
+    }
+
+    fn device_attrs(&self, nic: &u32) -> Result<DeviceAttrs, Errno> {
+        Ok(DeviceAttrs::named(format!("test{nic}")))
+    }
+
+    fn port_attrs(&self, _: &u32, port: u8) -> Result<PortAttrs, Errno> {
+        if port == 1 { Ok(PortAttrs::in_state(PortState::ACTIVE)) } else { Err(Errno::EINVAL) }
+    }
+
+    fn gids(&self, _: &u32, _: u8) -> Result<Vec<PortGid>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn path_mtu(&mut self, _: IdKey) -> Result<u32, CreateError> {
+        Ok(1024)
     }
 
     fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, CreateError> {

@@ -11,6 +11,7 @@ pub(crate) mod completion;
 pub(crate) mod cq;
 pub(crate) mod datagram;
 pub(crate) mod device;
+mod device_attrs;
 pub(crate) mod domains;
 pub(crate) mod fault;
 pub(crate) mod fork;

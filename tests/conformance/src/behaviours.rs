@@ -256,4 +256,10 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("less than the QPs have reserved is refused before; the kernel refuses less than the completions in it"),
     behaviour(130, "a late receive costs the receiver's min_rnr_timer: 655 ms, or what ibv_modify_qp sets in RTS")
         .but("librdmacm sets the attributes of RTR and RTS itself, so they cannot be chosen there"),
+    behaviour(
+        131,
+        "ibv_query_device, ibv_query_port, ibv_query_gid_table: what the device refuses is above its maxima",
+    ),
+    behaviour(132, "a datagram that is longer than the MTU of the port")
+        .but("refused by the post; the device would complete it with success, and send nothing"),
 ];

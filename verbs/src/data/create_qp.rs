@@ -9,6 +9,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
 use crate::accounting::work_queue::Reservation;
+use crate::data::datagram_limit::DatagramLimit;
 use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
@@ -35,6 +36,7 @@ pub(crate) struct QpInit<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct QpPlace {
     pub(crate) verbs: NonNull<ibv_context>,
+    pub(crate) port: u8,
     pub(crate) datagrams: bool,
 }
 
@@ -88,7 +90,7 @@ impl QpInner {
         chosen: Chosen,
         mut make: impl FnMut(*mut ibv_context, *mut ibv_qp_init_attr_ex, PostCalls) -> Result<NonNull<ibv_qp>, Errno>,
     ) -> Result<Arc<Self>, Errno> {
-        let (QpPlace { verbs, datagrams }, caps) = (place, &init.caps);
+        let (QpPlace { verbs, port, datagrams }, caps) = (place, &init.caps);
         let pd = init.pd.enter().map_err(|refused| refused.errno())?;
         let (send_cq, recv_cq) = (init.send_cq.inner(), init.recv_cq.inner());
         let reservation = Reservation::make([send_cq, recv_cq], caps)?;
@@ -138,6 +140,7 @@ impl QpInner {
             initiator_depth: AtomicU8::new(0),
             caps: rounded,
             chosen,
+            datagram_limit: DatagramLimit::new(port),
             has_windows: AtomicBool::new(false),
             queues: reservation.into_queues(),
             srq,

@@ -14,6 +14,7 @@ use crate::accounting::kind::Kind;
 use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
+use crate::data::datagram_limit::DatagramLimit;
 use crate::data::pd::PdUse;
 use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
@@ -78,6 +79,7 @@ pub(crate) struct QpInner {
     pub(super) caps: Caps,
     /// What the program has chosen before RTS.
     pub(super) chosen: Chosen,
+    pub(super) datagram_limit: DatagramLimit,
     /// Whether a window was bound through it.
     pub(super) has_windows: AtomicBool,
     // Dropped after the QP.

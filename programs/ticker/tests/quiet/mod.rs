@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, ModifyError, PostError, QpAttrs, QpState, SendWr, Sge,
-    Unpolled, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, DeviceAttrs, ModifyError, PortAttrs, PortGid,
+    PostError, QpAttrs, QpState, SendWr, Sge, Unpolled, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -107,6 +107,22 @@ impl DataPath for Quiet {
 
     fn comp_vectors(&self, nic: &sim::Nic) -> u32 {
         self.0.comp_vectors(nic)
+    }
+
+    fn device_attrs(&self, nic: &sim::Nic) -> Result<DeviceAttrs, Errno> {
+        self.0.device_attrs(nic)
+    }
+
+    fn port_attrs(&self, nic: &sim::Nic, port: u8) -> Result<PortAttrs, Errno> {
+        self.0.port_attrs(nic, port)
+    }
+
+    fn gids(&self, nic: &sim::Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
+        self.0.gids(nic, port)
+    }
+
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
+        self.0.path_mtu(id)
     }
 
     fn create_cq_at(&mut self, nic: &sim::Nic, depth: u32, vector: u32) -> Result<QuietCq, CreateError> {
