@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use cmid_proto::datapath::DrainError;
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{Errno, Event, EventError, RefuseReason, Refused};
 
@@ -41,6 +42,9 @@ pub enum Error {
         /// The request.
         during: &'static str,
     },
+    /// The QP is not drained.
+    #[error("drain: {0}")]
+    Drain(DrainError),
     /// The wait itself failed.
     #[error("waiting: {0}")]
     Wait(Errno),
@@ -105,6 +109,7 @@ impl Error {
             Error::Core(error) => error.errno(),
             Error::Ended { errno, .. } | Error::Wait(errno) => *errno,
             Error::TimedOut { .. } => Errno::ETIMEDOUT,
+            Error::Drain(error) => error.errno(),
             Error::Cancelled { .. } => Errno::ECANCELED,
             Error::NotSynchronous { .. } => Errno::EINVAL,
         }

@@ -64,6 +64,7 @@
 mod begun;
 mod cancel;
 mod connection;
+mod drain;
 mod driver;
 mod endpoint;
 mod error;

@@ -27,14 +27,14 @@ pub(crate) use crate::bindings::{
     ibv_create_srq, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq,
     ibv_destroy_qp, ibv_destroy_srq, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece, ibv_event_type,
     ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index,
-    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_global_route, ibv_grh, ibv_moderate_cq, ibv_modify_cq_attr,
-    ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device,
-    ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr,
-    ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask,
-    ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
-    imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
+    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_gid_entry, ibv_global_route, ibv_grh, ibv_moderate_cq,
+    ibv_modify_cq_attr, ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device,
+    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type,
+    ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2,
+    ibv_rereg_mr, ibv_rereg_mr_flags, ibv_resize_cq, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq,
+    ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode,
+    ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 pub(crate) use crate::bindings::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
@@ -66,6 +66,49 @@ pub(crate) fn load_rdmacm() -> Result<(), OpenError> {
 #[cold]
 fn not_loaded(reason: String) -> OpenError {
     descriptors::available(descriptors::LIST).map_or_else(OpenError::Failed, |()| OpenError::NoLibrary(reason))
+}
+
+/// The properties of a port, as the library fills them: in the function that is called, the fields of the bindings. More room
+/// than any version of the structure needs, which grows at its end.
+#[repr(C)]
+pub(crate) struct PortAttrRoom {
+    pub(crate) attr: ibv_port_attr,
+    _more: [u64; 32],
+}
+
+/// The function `ibv_query_port` of the library, and not the macro of verbs.h, which would call the provider itself.
+///
+/// # Errors
+/// The errno of the provider.
+///
+/// # Safety
+/// The context is open.
+pub(crate) unsafe fn query_port(context: *mut ibv_context, port: u8) -> Result<PortAttrRoom, cmid_proto::Errno> {
+    let mut room = core::mem::MaybeUninit::<PortAttrRoom>::zeroed();
+    // SAFETY: the context is open, and the result has room. It is zeroed, which is a value of its integers.
+    unsafe {
+        crate::errno::of_ibv(bindings::ibv_query_port(context, port, room.as_mut_ptr().cast()))?;
+        Ok(room.assume_init())
+    }
+}
+
+/// The inline function `ibv_query_gid_table` of verbs.h. Returns the number of entries that it has filled.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the library does not have it; the errno of the kernel.
+///
+/// # Safety
+/// The context is open.
+pub(crate) unsafe fn query_gid_table(
+    context: *mut ibv_context,
+    entries: &mut [ibv_gid_entry],
+) -> Result<usize, cmid_proto::Errno> {
+    // SAFETY: the context is open, and the entries have places.
+    let filled = unsafe {
+        bindings::_ibv_query_gid_table(context, entries.as_mut_ptr(), entries.len(), 0, size_of::<ibv_gid_entry>())
+    };
+    usize::try_from(filled)
+        .map_err(|_| cmid_proto::Errno(c_int::try_from(filled.saturating_neg()).unwrap_or(libc::EIO)))
 }
 
 /// The inline function `ibv_create_qp_ex` of verbs.h.

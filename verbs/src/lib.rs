@@ -196,7 +196,7 @@ pub type Block = cmid_proto::datapath::Block<Piece>;
 /// A pool of this crate.
 pub type Pool = cmid_proto::datapath::Pool<Piece>;
 #[cfg(feature = "rdma-core")]
-pub use inventory::{DeviceInfo, devices};
+pub use inventory::devices;
 #[cfg(feature = "scripted-kernel")]
 pub use kernel::with_kernel;
 pub use kernel::{KernelCm, KernelHandle, OpenError};

@@ -7,7 +7,9 @@ use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, QpState};
+use cmid_proto::datapath::{
+    Caps, CreateCall, CreateError, CreateReason, DataPath, DeviceAttrs, OfDevice, PortAttrs, PortGid, QpState,
+};
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, Piece, PostCalls, Qp, QpInit, Srq};
@@ -226,6 +228,23 @@ impl DataPath for Verbs {
 
     fn comp_vectors(&self, nic: &Nic) -> u32 {
         nic.context().comp_vectors()
+    }
+
+    fn device_attrs(&self, nic: &Nic) -> Result<DeviceAttrs, Errno> {
+        nic.attrs()
+    }
+
+    fn port_attrs(&self, nic: &Nic, port: u8) -> Result<PortAttrs, Errno> {
+        nic.port_attrs(port)
+    }
+
+    fn gids(&self, nic: &Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
+        nic.gids(port)
+    }
+
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
+        let nic = self.device_of(id)?;
+        Ok(nic.port_attrs(nic.port_num())?.active_mtu)
     }
 
     fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, CreateError> {

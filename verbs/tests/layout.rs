@@ -87,6 +87,8 @@ fn c_type(rust: &str) -> String {
         "c_int" => "int",
         "c_uint" => "unsigned int",
         "usize" => "size_t",
+        "isize" => "ssize_t",
+        "_compat_ibv_port_attr" => "struct _compat_ibv_port_attr",
         "u8" => "uint8_t",
         "u16" => "uint16_t",
         "u32" => "uint32_t",

@@ -20,7 +20,7 @@ pub(crate) fn burst<S: Driver>(driver: S, address: SocketAddr, count: u32, size:
     let mut peer = Peer::new(driver)?;
     let (id, mut port, Datagram { qp_num, qkey, path }) = peer.look_up(address, size)?;
     let way = port.way(&path)?;
-    let (bytes, own) = ((0..size).map(|at| at as u8).collect::<Vec<_>>(), port.num());
+    let (bytes, own) = ((0..port.size()).map(|at| at as u8).collect::<Vec<_>>(), port.num());
     port.send_burst(count, &bytes, To { ah: &way, qp_num, qkey }, own)?;
     for reply in completed(&mut peer, &mut port, count, count)? {
         ensure!(reply.imm == Some(qp_num), "immediate data {:?} in a reply of QP {qp_num}", reply.imm);
@@ -45,7 +45,7 @@ pub(crate) fn reply<S: Driver>(
     let arrived = completed(&mut peer, &mut port, count, 0)?;
     for datagram in &arrived {
         ensure!(datagram.imm == Some(datagram.src_qp), "immediate data {:?} of {datagram:?}", datagram.imm);
-        ensure!(datagram.len == size, "a datagram of {} bytes, not {size}", datagram.len);
+        ensure!(datagram.len == port.size(), "a datagram of {} bytes, not {}", datagram.len, port.size());
     }
     let first = *arrived.first().context("no datagram")?;
     let (bytes, way, own) = (port.read(first)?, port.way_back(first)?, port.num());

@@ -63,6 +63,7 @@ pub(crate) fn receive<S: Driver>(
     while came < count {
         match member.port.poll()? {
             Polled::Arrived(arrived) => {
+                let size = member.port.size();
                 ensure!(arrived.len == size, "a message of {} bytes, not {size}", arrived.len);
                 member.port.post_recv(arrived.slot)?;
                 (came, last) = (came + 1, Instant::now());
@@ -85,7 +86,7 @@ pub(crate) fn send<S: Driver>(driver: S, group: IpAddr, bind: IpAddr, count: u32
     let mut member = join(&mut peer, group, bind, size, true)?;
     let way = member.port.way(&member.at.path)?;
     for number in 0..count {
-        let bytes: Vec<u8> = (0..size).map(|at| at as u8 ^ number as u8).collect();
+        let bytes: Vec<u8> = (0..member.port.size()).map(|at| at as u8 ^ number as u8).collect();
         member.port.send(&bytes, &way, member.at.qp_num, member.at.qkey)?;
         let began = Instant::now();
         loop {

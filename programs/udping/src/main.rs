@@ -75,7 +75,7 @@ struct Flow {
     /// The number of datagrams.
     #[arg(short = 'C', long, default_value_t = 100)]
     count: u32,
-    /// The number of bytes of each datagram, at least 4.
+    /// The number of bytes of each datagram, at least 4; 0 for as many as the path permits.
     #[arg(short = 'S', long, default_value_t = 64)]
     size: usize,
 }
@@ -90,7 +90,7 @@ struct Group {
     /// The number of messages.
     #[arg(short = 'C', long, default_value_t = 10)]
     count: u32,
-    /// The number of bytes of each message.
+    /// The number of bytes of each message; 0 for as many as the path permits.
     #[arg(short = 'S', long, default_value_t = 100)]
     size: usize,
 }
@@ -168,7 +168,7 @@ fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     let host = fabric.host(&[client, server]);
     let flow = Flow { address: SocketAddr::new(server, 7471), count: 100, size: 64 };
     let group = Group { group: [239, 1, 1, 1].into(), bind: client, count: 10, size: 100 };
-    let few = Flow { address: SocketAddr::new(server, 7472), count: 10, size: 100 };
+    let few = Flow { address: SocketAddr::new(server, 7472), count: 10, size: 0 };
     for pair in [
         [Role::Serve(flow), Role::Ping(flow)],
         [Role::Reply(few), Role::Burst(few)],

@@ -65,8 +65,11 @@ impl<S: Driver> Peer<S> {
         }
     }
 
-    /// Creates a QP on an id and posts all receives.
+    /// Creates a QP on an id, for datagrams of `size` bytes or of the most that the path permits (0), and posts all receives.
     pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<S::Path>> {
+        let mtu = self.drive().device_mut().path_mtu(id)? as usize;
+        ensure!(size <= mtu, "datagrams of {size} bytes, more than the {mtu} that the path permits");
+        let size = if size == 0 { mtu } else { size };
         let mut port = self.drive().attach_qp(id, |device, attaching| Port::open(device, attaching, size))?;
         for slot in 0..SLOTS {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;

@@ -15,10 +15,10 @@ const AGAIN: Duration = Duration::from_millis(250);
 
 /// Sends `count` datagrams and checks that each echo has the same bytes.
 pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()> {
-    ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
+    ensure!(size == 0 || size >= 4, "a datagram starts with its number: at least 4 bytes");
     let mut peer = Peer::new(driver)?;
     let (id, mut port, Datagram { qp_num, qkey, path }) = peer.look_up(address, size)?;
-    let way = port.way(&path)?;
+    let (way, size) = (port.way(&path)?, port.size());
     let (began, mut repeated) = (Instant::now(), 0);
     for number in 0..count {
         let bytes: Vec<u8> = number.to_be_bytes().into_iter().chain((4..size).map(|at| at as u8)).collect();

@@ -66,6 +66,11 @@ impl<D: DataPath> Port<D> {
         Ok(Port { qp, cq, mr, pd, size, last: [Completion::default(); SLOTS] })
     }
 
+    /// The number of bytes of a datagram.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     pub(crate) fn num(&self) -> u32 {
         self.qp.num()
     }

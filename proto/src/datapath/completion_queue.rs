@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::{AsyncEvent, Completion};
+use super::{AsyncEvent, Completion, CreateError};
 use crate::datapath::CqRoom;
 use crate::errno::Errno;
 
@@ -36,6 +36,17 @@ pub trait CompletionQueue: Send {
 
     /// Returns its depth, and the number of work requests of the QPs that use it.
     fn room(&self) -> CqRoom;
+
+    /// Changes its depth to at least `depth` completions (ibv_resize_cq(3)). The completions in it stay.
+    /// [`CompletionQueue::room`] then returns the depth, which the device may have rounded up.
+    ///
+    /// # Errors
+    /// Nothing has changed then. [`CreateReason::Reserved`](super::CreateReason::Reserved) for fewer completions than the
+    /// work requests of the queues that use the CQ, [`Zero`](super::CreateReason::Zero) for 0,
+    /// [`TooLarge`](super::CreateReason::TooLarge) above the device's maximum. `EOPNOTSUPP` if the device or its library
+    /// cannot, such as soft-iWARP; `ENOMEM`; `EIO` or `ENODEV` after a removal of the device.
+    #[doc(alias = "ibv_resize_cq")]
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError>;
 
     /// Requests one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after this call,
     /// because earlier completions cause no notification.

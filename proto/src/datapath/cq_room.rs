@@ -1,5 +1,7 @@
 //! The room for completions in a CQ.
 
+use super::CreateReason;
+
 /// The depth of a completion queue (CQ), and the number of work requests of the work queues that use it. Each work
 /// request can produce a completion. A completion without room overruns the CQ and is lost (`IBV_EVENT_CQ_ERR`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,6 +64,21 @@ impl CqRoom {
         }
     }
 
+    /// Checks whether the CQ can have another depth.
+    ///
+    /// # Errors
+    /// [`CreateReason::Reserved`] if the completions of its queues would not fit.
+    pub const fn check_depth(self, depth: u32) -> Result<(), CreateReason> {
+        let reserved = self.reserved;
+        if depth < reserved { Err(CreateReason::Reserved { depth, reserved }) } else { Ok(()) }
+    }
+
+    /// Returns the room with another depth, as the device has it after a resize.
+    #[must_use]
+    pub const fn with_depth(self, depth: u32) -> Self {
+        CqRoom { depth, ..self }
+    }
+
     /// Removes a queue of this many work requests. Call it after the queue's last completion was polled.
     pub const fn release(&mut self, reserved: u32) {
         self.reserved = self.reserved.saturating_sub(reserved);
@@ -84,5 +101,14 @@ mod tests {
         room.release(8);
         assert_eq!((room.reserve(9).map_err(|overrun| overrun.wanted), room.reserve(8)), (Err(9), Ok(())));
         assert_eq!(CqRoom::new(u32::MAX).check(u32::MAX), Ok(()));
+    }
+
+    #[test]
+    fn a_depth_below_what_is_reserved_is_refused() {
+        let mut room = CqRoom::new(16);
+        room.reserve(9).unwrap();
+        assert_eq!(room.check_depth(8), Err(CreateReason::Reserved { depth: 8, reserved: 9 }));
+        assert_eq!((room.check_depth(9), room.with_depth(9).check(0)), (Ok(()), Ok(())));
+        assert_eq!(room.with_depth(32).check(23), Ok(()));
     }
 }

@@ -68,6 +68,8 @@ pub enum CreateCall {
     CreateAh,
     /// [`DataPath::async_events`](super::DataPath::async_events).
     AsyncEvents,
+    /// [`CompletionQueue::resize`](super::CompletionQueue::resize), which creates the queue anew.
+    ResizeCq,
 }
 
 impl CreateCall {
@@ -89,6 +91,7 @@ impl fmt::Display for CreateCall {
             CreateCall::AllocMw => "alloc_mw",
             CreateCall::CreateAh => "create_ah",
             CreateCall::AsyncEvents => "async_events",
+            CreateCall::ResizeCq => "resize",
         })
     }
 }
@@ -144,6 +147,14 @@ pub enum CreateReason {
     /// A CQ has no room for the completions of the new QP.
     #[error("{0}")]
     Overrun(Overrun),
+    /// A CQ would be too small for the queues that use it.
+    #[error("depth {depth}, less than the {reserved} work requests of the queues that use the CQ")]
+    Reserved {
+        /// The depth that was requested.
+        depth: u32,
+        /// [`CqRoom::reserved`](super::CqRoom::reserved).
+        reserved: u32,
+    },
     /// The id has a QP.
     #[error("the id has a QP")]
     HasQp,
@@ -179,6 +190,7 @@ impl CreateReason {
             | CreateReason::NoVector { .. }
             | CreateReason::OtherDevice { .. }
             | CreateReason::OtherPd
+            | CreateReason::Reserved { .. }
             | CreateReason::HasQp => Errno::EINVAL,
             CreateReason::Overrun(_) => Errno::EOVERFLOW,
             CreateReason::Pd(reason) => reason.errno(),

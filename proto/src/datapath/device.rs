@@ -1,10 +1,11 @@
 //! The trait of a device with a data path.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::{
-    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, CreateError, MemoryRegion, MemoryWindow, Piece,
-    ProtectionDomain, QueuePair, SharedReceiveQueue,
+    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, CreateError, DeviceAttrs, MemoryRegion, MemoryWindow,
+    Piece, PortAttrs, PortGid, ProtectionDomain, QueuePair, SharedReceiveQueue,
 };
 use crate::device::Pollable;
 use crate::drive::Attaching;
@@ -57,6 +58,35 @@ pub trait DataPath: Pollable + Send {
     /// Returns the number of completion vectors of a device (`ibv_context.num_comp_vectors`).
     #[doc(alias = "num_comp_vectors")]
     fn comp_vectors(&self, nic: &Self::Nic) -> u32;
+
+    /// Returns what a device can do (ibv_query_device(3)). Opens no other device.
+    ///
+    /// # Errors
+    /// The errno of the device: `EIO` or `ENODEV` after it is removed.
+    #[doc(alias = "ibv_query_device")]
+    fn device_attrs(&self, nic: &Self::Nic) -> Result<DeviceAttrs, Errno>;
+
+    /// Returns what a port of a device is now (ibv_query_port(3)). Ports are numbered from 1.
+    ///
+    /// # Errors
+    /// `EINVAL` for a port that the device does not have; otherwise as [`DataPath::device_attrs`].
+    #[doc(alias = "ibv_query_port")]
+    fn port_attrs(&self, nic: &Self::Nic, port: u8) -> Result<PortAttrs, Errno>;
+
+    /// Returns the GIDs of a port, without the empty entries of its table (ibv_query_gid_table(3)).
+    ///
+    /// # Errors
+    /// As [`DataPath::port_attrs`].
+    #[doc(alias("ibv_query_gid_table", "ibv_query_gid_ex"))]
+    fn gids(&self, nic: &Self::Nic, port: u8) -> Result<Vec<PortGid>, Errno>;
+
+    /// Returns the most bytes of a datagram on the path of an id: the active MTU of its port. A longer datagram is refused by
+    /// its post, with [`PostReason::DatagramTooLong`](super::PostReason::DatagramTooLong). On the way there may be links with a
+    /// smaller MTU, which lose it.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`] and [`DataPath::port_attrs`].
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError>;
 
     /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
     /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on. On most devices a vector is

@@ -1,6 +1,8 @@
 //! The data path of a device layer: forwards to the inner device.
 
-use super::{Caps, CreateError, DataPath};
+use alloc::vec::Vec;
+
+use super::{Caps, CreateError, DataPath, DeviceAttrs, PortAttrs, PortGid};
 use crate::device::Pollable;
 use crate::device_layer::DeviceLayer;
 use crate::drive::Attaching;
@@ -34,6 +36,22 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
 
     fn comp_vectors(&self, nic: &Self::Nic) -> u32 {
         self.inner().comp_vectors(nic)
+    }
+
+    fn device_attrs(&self, nic: &Self::Nic) -> Result<DeviceAttrs, Errno> {
+        self.inner().device_attrs(nic)
+    }
+
+    fn port_attrs(&self, nic: &Self::Nic, port: u8) -> Result<PortAttrs, Errno> {
+        self.inner().port_attrs(nic, port)
+    }
+
+    fn gids(&self, nic: &Self::Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
+        self.inner().gids(nic, port)
+    }
+
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
+        self.inner_mut().path_mtu(id)
     }
 
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError> {

@@ -6,14 +6,14 @@
 //!
 //! | trait | here | libibverbs |
 //! | --- | --- | --- |
-//! | device | [`DataPath`] | ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
+//! | device | [`DataPath`] | ibv_query_device(3), ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
 //! | protection domain | [`ProtectionDomain`] | ibv_reg_mr(3), ibv_create_ah(3), ibv_alloc_mw(3) |
 //! | memory region | [`MemoryRegion`] | ibv_rereg_mr(3), ibv_dereg_mr(3) |
 //! | memory window | [`MemoryWindow`] | ibv_dealloc_mw(3) |
 //! | asynchronous events | [`AsyncEventQueue`] | ibv_get_async_event(3) |
 //! | completion channel of several CQs | [`CompletionChannel`] | ibv_create_comp_channel(3), ibv_get_cq_event(3) |
 //! | completion queue | [`CompletionQueue`] | ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3) |
-//! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3) |
+//! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3), ibv_modify_qp(3) |
 //! | shared receive queue | [`SharedReceiveQueue`] | ibv_create_srq(3), ibv_modify_srq(3), ibv_post_srq_recv(3) |
 //!
 //! A work request names ranges of registered memory as [`Sge`]s. [`SendWr`] describes one request of a send queue.
@@ -46,6 +46,9 @@ mod cq_room;
 mod create_error;
 #[cfg(feature = "std")]
 mod device;
+mod device_attrs;
+#[cfg(feature = "std")]
+mod drain;
 #[cfg(feature = "std")]
 mod layer;
 #[cfg(feature = "std")]
@@ -58,6 +61,7 @@ mod parts;
 mod pool;
 mod post_error;
 mod protection_domain;
+mod qp_attrs;
 mod queue_pair;
 mod shared_receive_queue;
 mod values;
@@ -74,6 +78,9 @@ pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
 pub use device::DataPath;
+pub use device_attrs::{Atomics, DeviceAttrs, GidKind, LinkLayer, PortAttrs, PortGid, PortState};
+#[cfg(feature = "std")]
+pub use drain::{Drain, DrainError, Draining};
 #[cfg(feature = "std")]
 pub use lent::{Lent, Returns};
 pub use maxima::Maxima;
@@ -84,9 +91,10 @@ pub use parts::{Part, Parts, Unposted};
 pub use pool::{Block, Piece, Pool};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
+pub use qp_attrs::{AckTimeout, ModifyError, ModifyReason, QpAttr, QpAttrs, RnrTimer};
 pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
-pub use values::{Caps, GRH_LEN, QpState, Remote, To};
+pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
 /// All traits of the data path, to bring their methods into scope.

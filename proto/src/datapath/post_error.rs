@@ -171,7 +171,7 @@ pub enum PostReason {
     /// The window is not bound by this QP, as far as is known.
     #[error("the window is not bound by this QP, or is invalidated")]
     NotBound,
-    /// A datagram that does not fit into one packet (the simulator).
+    /// A datagram that does not fit into one packet. Devices would complete it with success, and send nothing (IBA C10-93.1.1).
     #[error("a datagram of {len} bytes, more than the MTU of {mtu}")]
     DatagramTooLong {
         /// The length.

@@ -4,11 +4,11 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-#[cfg(doc)]
-use super::PostReason;
-use super::{Access, BatchError, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
+use super::{Access, BatchError, Caps, MemoryRegion, ModifyError, PostError, QpAttrs, QpState, SendWr, Sge, Unpolled};
 #[cfg(feature = "std")]
 use super::{Completion, Part, Parts, Piece, Unposted};
+#[cfg(doc)]
+use super::{ModifyReason, PostReason};
 use crate::errno::Errno;
 
 /// The handle of a QP. One thread at a time posts to it.
@@ -38,9 +38,34 @@ pub trait QueuePair: Send {
     #[doc(alias = "ibv_query_qp")]
     fn state(&self) -> Result<QpState, Errno>;
 
+    /// Changes attributes of a connected QP (ibv_modify_qp(3)): all of them or none. Before the connect or accept they are
+    /// kept, and are set when the connection manager moves the QP to RTR and RTS: so call it in the closure of
+    /// [`Drive::attach_qp`](crate::Drive::attach_qp). In RTS only [`QpAttrs::min_rnr_timer`] can be changed, and is at once.
+    ///
+    /// # Errors
+    /// [`ModifyReason::TooLarge`], [`TooLate`](ModifyReason::TooLate) in RTR and RTS, [`Ended`](ModifyReason::Ended) after
+    /// that; [`IsDatagram`](ModifyReason::IsDatagram), [`NotOfTransport`](ModifyReason::NotOfTransport) on iWARP. On a device
+    /// over librdmacm [`ByLibrary`](ModifyReason::ByLibrary) before RTS. The errno of the device.
+    #[doc(alias = "ibv_modify_qp")]
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError>;
+
+    /// Returns the attributes that [`QueuePair::modify`] changes, as the device has them now (ibv_query_qp(3)): before RTR they
+    /// have no meaning. A system call on hardware.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    #[doc(alias = "ibv_query_qp")]
+    fn attrs(&self) -> Result<QpAttrs, Errno>;
+
     /// Returns its capacities, which the provider may have rounded up. The queues accept only as many work requests as
     /// were requested.
     fn caps(&self) -> Caps;
+
+    /// Returns the number of its work requests that are posted and not over. Costs no system call.
+    ///
+    /// A request whose post has failed with [`PostReason::Device`] counts too. A poll on another thread may end requests
+    /// meanwhile.
+    fn unpolled(&self) -> Unpolled;
 
     /// Posts a request to the send queue (ibv_post_send(3)).
     ///

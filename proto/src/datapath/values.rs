@@ -33,6 +33,31 @@ impl Default for Caps {
     }
 }
 
+/// The number of work requests of a QP that are posted and not over: each occupies its queue and pins its memory until its
+/// completion is polled, an unsignaled one until that of a later one of its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Unpolled {
+    /// Of the send queue.
+    pub sends: u32,
+    /// Of the receive queue. 0 for a QP with an SRQ, whose receives
+    /// [`SharedReceiveQueue::unpolled`](super::SharedReceiveQueue::unpolled) counts.
+    pub receives: u32,
+}
+
+impl Unpolled {
+    /// Whether nothing is left.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.sends == 0 && self.receives == 0
+    }
+}
+
+impl fmt::Display for Unpolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requests of the send queue and {} receives", self.sends, self.receives)
+    }
+}
+
 /// The state of a QP (`enum ibv_qp_state`).
 #[doc(alias = "ibv_qp_state")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,7 @@
 //! A device that records the calls of its data path.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
@@ -7,8 +9,9 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{self, AhAttr, Attaching, CqRoom};
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
-    DataPath, Memory, Part, Parts, Pool, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendWr, Sge,
-    SharedReceiveQueue, SrqCaps, Unposted,
+    DataPath, DeviceAttrs, Memory, ModifyError, Part, Parts, Pool, PortAttrs, PortGid, PortState, PostCall, PostError,
+    PostReason, ProtectionDomain, QpAttrs, QpState, QueuePair, Remote, SendWr, Sge, SharedReceiveQueue, SrqCaps,
+    Unpolled, Unposted,
 };
 use cmid_proto::memory::{self, PdState};
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -38,7 +41,20 @@ pub(crate) struct Pd;
 #[derive(Debug)]
 pub(crate) struct Mw;
 #[derive(Debug)]
-pub(crate) struct Qp;
+pub(crate) struct Qp {
+    pub(crate) state: Result<QpState, Errno>,
+    /// What is left, at each question.
+    pub(crate) left: RefCell<VecDeque<Unpolled>>,
+    /// The answers to sends, and the `wr_id`s of those that are posted.
+    pub(crate) refusals: Vec<PostReason>,
+    pub(crate) sent: Vec<u64>,
+}
+
+impl Default for Qp {
+    fn default() -> Self {
+        Qp { state: Ok(QpState::RTS), left: RefCell::default(), refusals: Vec::new(), sent: Vec::new() }
+    }
+}
 #[derive(Debug)]
 pub(crate) struct Srq(SrqCaps);
 #[derive(Debug)]
@@ -51,6 +67,8 @@ pub(crate) struct Bytes(pub(crate) [u8; 9]);
 #[derive(Debug)]
 pub(crate) struct Cq {
     depth: u32,
+    /// Each of its completions.
+    pub(crate) completion: Completion,
     /// The results of polls.
     pub(crate) ready: Vec<Result<usize, Errno>>,
 }
@@ -128,9 +146,25 @@ impl DataPath for Paths {
         nic + 1
     }
 
+    fn device_attrs(&self, nic: &u32) -> Result<DeviceAttrs, Errno> {
+        Ok(DeviceAttrs::named(format!("test{nic}")))
+    }
+
+    fn port_attrs(&self, _: &u32, port: u8) -> Result<PortAttrs, Errno> {
+        if port == 1 { Ok(PortAttrs::in_state(PortState::ACTIVE)) } else { Err(Errno::EINVAL) }
+    }
+
+    fn gids(&self, _: &u32, _: u8) -> Result<Vec<PortGid>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn path_mtu(&mut self, _: IdKey) -> Result<u32, CreateError> {
+        Ok(1024)
+    }
+
     fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, CreateError> {
         self.log.push(Log::CreateCq(*nic, depth, vector));
-        Ok(Cq { depth, ready: Vec::new() })
+        Ok(Cq::new(depth, Vec::new()))
     }
 
     fn create_comp_channel(&mut self, _: &u32) -> Result<CompChannel, CreateError> {
@@ -140,7 +174,7 @@ impl DataPath for Paths {
 
     fn create_cq_with_channel(&mut self, _: &u32, _: &CompChannel, depth: u32, _: u32) -> Result<Cq, CreateError> {
         self.log.push(Log::CreateCqWithChannel(depth));
-        Ok(Cq { depth, ready: Vec::new() })
+        Ok(Cq::new(depth, Vec::new()))
     }
 
     fn async_events(&mut self, _: &u32) -> Result<Events, CreateError> {
@@ -150,7 +184,7 @@ impl DataPath for Paths {
 
     fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, CreateError> {
         self.log.push(Log::CreateQp(caps.max_send_wr));
-        Ok(Qp)
+        Ok(Qp::default())
     }
 
     fn create_qp_with_srq(
@@ -163,7 +197,7 @@ impl DataPath for Paths {
         _: Caps,
     ) -> Result<Qp, CreateError> {
         self.log.push(Log::CreateQpWithSrq(srq.0.max_wr));
-        Ok(Qp)
+        Ok(Qp::default())
     }
 
     fn destroy_qp(&mut self, _: IdKey) -> Result<(), Errno> {
@@ -172,10 +206,16 @@ impl DataPath for Paths {
     }
 }
 
+impl Cq {
+    pub(crate) fn new(depth: u32, ready: Vec<Result<usize, Errno>>) -> Self {
+        Cq { depth, completion: Completion { wr_id: 5, ..Completion::default() }, ready }
+    }
+}
+
 impl CompletionQueue for Cq {
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let polled = self.ready.remove(0)?;
-        completions[..polled].iter_mut().for_each(|completion| completion.wr_id = 5);
+        completions[..polled].fill(self.completion);
         Ok(polled)
     }
 
@@ -185,6 +225,11 @@ impl CompletionQueue for Cq {
 
     fn room(&self) -> CqRoom {
         CqRoom::new(self.depth)
+    }
+
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
+        self.depth = depth;
+        Ok(())
     }
 
     fn arm(&self) -> Result<(), Errno> {
@@ -368,14 +413,30 @@ impl QueuePair for Qp {
     }
 
     fn state(&self) -> Result<QpState, Errno> {
-        Ok(QpState::RTS)
+        self.state
     }
 
     fn caps(&self) -> Caps {
         Caps::default()
     }
 
-    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: SendWr<'a, L, u8>) -> Result<(), PostError> {
+    fn modify(&mut self, _: QpAttrs) -> Result<(), ModifyError> {
+        Ok(())
+    }
+
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        Ok(QpAttrs::default())
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.left.borrow_mut().pop_front().unwrap_or_default()
+    }
+
+    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, request: SendWr<'a, L, u8>) -> Result<(), PostError> {
+        if !self.refusals.is_empty() {
+            return Err(PostError::new(PostCall::Send, 9, self.refusals.remove(0)));
+        }
+        self.sent.push(request.wr_id);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 mod blocks;
 mod creations;
 mod device;
+mod drain;
 mod memory;
 mod names;
 
@@ -43,6 +44,9 @@ fn a_layer_has_the_data_path_of_its_device() {
         assert_eq!(nic, 3);
         let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, 5, 2)?);
         assert_eq!(layer.comp_vectors(&nic), 4);
+        assert_eq!(layer.device_attrs(&nic).map(|attrs| attrs.name), Ok("test3".into()));
+        assert_eq!((layer.port_attrs(&nic, 2).map(drop), layer.gids(&nic, 1)), (Err(Errno::EINVAL), Ok(Vec::new())));
+        assert_eq!(layer.path_mtu(attaching.id()), Ok(1024));
         layer.async_events(&nic)?;
         layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())
     });

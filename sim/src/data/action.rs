@@ -88,7 +88,7 @@ impl Action {
             }
             Action::Command(_) => return None,
         };
-        Some(Transfer::Packet(Packet { from, to, sequence, operation, not_ready: false }))
+        Some(Transfer::Packet(Packet { from, to, sequence, operation, rnr_naks: 0, waits: false }))
     }
 }
 

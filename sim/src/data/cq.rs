@@ -4,11 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::CqRoom;
-use cmid_proto::datapath::{Completion, CompletionQueue};
+use cmid_proto::datapath::{Capacity, Completion, CompletionQueue, CreateCall, CreateError, CreateReason};
 
 use crate::data::completion::Armed;
 use crate::data::notices::Notices;
 use crate::fabric::Fabric;
+use crate::fabric::world::World;
 use crate::index::{CqNo, DeviceNo};
 
 /// A completion queue with its own completion channel, or a shared one.
@@ -36,6 +37,10 @@ impl CompletionQueue for Cq {
 
     fn room(&self) -> CqRoom {
         self.fabric.with(|world| world.queues.cqs.get(&self.no).map(|cq| cq.room).unwrap_or_default())
+    }
+
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
+        self.fabric.with(|world| world.resize_cq(self.device, self.no, depth)).map_err(CreateCall::ResizeCq.failed())
     }
 
     fn arm(&self) -> Result<(), Errno> {
@@ -67,6 +72,27 @@ impl Cq {
             world.queues.cqs.get_mut(&self.no).ok_or(Errno::EINVAL)?.arm(armed);
             Ok(())
         })
+    }
+}
+
+impl World {
+    /// `ibv_resize_cq`: the checks of `cmid_verbs`, then those of `rxe_cq_chk_attr`. The library of siw does not have it.
+    fn resize_cq(&mut self, device: DeviceNo, no: CqNo, depth: u32) -> Result<(), CreateReason> {
+        let (is_there, is_iwarp, maxima) = (self.lives(device), self.is_iwarp(device.host), self.maxima(device.host));
+        let cq = self.queues.cqs.get_mut(&no).ok_or(Errno::EINVAL)?;
+        cq.room.check_depth(depth)?;
+        if depth == 0 {
+            return Err(CreateReason::Zero(Capacity::Depth));
+        }
+        if !is_there {
+            return Err(Errno::EIO.into());
+        }
+        if is_iwarp {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        maxima.cq(depth, 0).map_or(Ok(()), Err)?;
+        cq.room = cq.room.with_depth(depth);
+        Ok(())
     }
 }
 

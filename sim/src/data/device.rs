@@ -1,7 +1,9 @@
 //! Creates data path resources on the device of an id.
 
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice};
+use cmid_proto::datapath::{
+    Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, DeviceAttrs, OfDevice, PortAttrs, PortGid,
+};
 use cmid_proto::{Ece, Errno, IdKey, PortSpace, Service};
 
 use crate::data::ah::Ah;
@@ -22,6 +24,7 @@ use crate::fabric::Fabric;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, HostNo, IdNo, PdNo, QpNo};
+use crate::kernel::gid::PORT;
 use crate::kernel::id::CmState;
 
 /// A handle of a host's device. It stays invalid after a removal, even if a device is added again.
@@ -95,6 +98,24 @@ impl DataPath for SimDevice {
     /// All devices have the same number.
     fn comp_vectors(&self, _: &Nic) -> u32 {
         COMP_VECTORS
+    }
+
+    /// Those of soft-RoCE or soft-iWARP.
+    fn device_attrs(&self, nic: &Nic) -> Result<DeviceAttrs, Errno> {
+        nic.on_device(|world| Ok(world.device_attrs(nic.device)))
+    }
+
+    fn port_attrs(&self, nic: &Nic, port: u8) -> Result<PortAttrs, Errno> {
+        nic.on_device(|world| world.port_attrs(nic.device.host, port))
+    }
+
+    fn gids(&self, nic: &Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
+        nic.on_device(|world| world.gids(nic.device, port))
+    }
+
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
+        let nic = self.device_of(id)?;
+        Ok(self.port_attrs(&nic, PORT)?.active_mtu)
     }
 
     /// The vector has no effect.

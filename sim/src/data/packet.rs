@@ -30,6 +30,12 @@ pub(crate) enum Transfer {
         qp: QpNo,
         sequence: u64,
     },
+    /// A packet that has found no receive at this QP is repeated.
+    Repeat {
+        to: QpNo,
+        from: QpNo,
+        sequence: u64,
+    },
 }
 
 /// A request of a connected QP to its peer.
@@ -39,8 +45,10 @@ pub(crate) struct Packet {
     pub(crate) to: Option<QpNo>,
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
-    /// The peer has answered that no receive is posted for it.
-    pub(crate) not_ready: bool,
+    /// How often the peer has answered that no receive is posted for it.
+    pub(crate) rnr_naks: u8,
+    /// Whether the sender waits before it repeats it.
+    pub(crate) waits: bool,
 }
 
 /// The operation that the peer executes.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, Completion, OfPd, Part, Parts, PostCall, PostError, PostReason, QpState, QueuePair,
-    Remote, Returns, SendFlags, SendOp, SendWr, Sge, Unposted, WcOpcode,
+    Access, BatchError, Caps, Completion, ModifyError, OfPd, Part, Parts, PostCall, PostError, PostReason, QpAttrs,
+    QpState, QueuePair, Remote, Returns, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, WcOpcode,
 };
 use cmid_proto::{Errno, Service, Transport};
 
@@ -39,6 +39,21 @@ impl QueuePair for Qp {
 
     fn caps(&self) -> Caps {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.caps).unwrap_or_default())
+    }
+
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        let modified = self.fabric.with(|world| world.modify_attrs(self.no, attrs));
+        modified.map_err(|reason| ModifyError { num: self.no.num, reason })
+    }
+
+    /// # Errors
+    /// `EINVAL` if it is destroyed.
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        self.fabric.with(|world| world.attrs_of(self.no))
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.unpolled()).unwrap_or_default())
     }
 
     /// A datagram is lost without an error if no QP has the number, if no receive is posted or it is too short, or if

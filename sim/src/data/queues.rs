@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{Caps, Completion, CreateReason, PostReason, WcStatus};
+use cmid_proto::datapath::{
+    AckTimeout, Caps, Completion, CreateReason, PostReason, QpAttrs, RnrTimer, Unpolled, WcStatus,
+};
 use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{CqState, Ready};
@@ -60,6 +62,12 @@ pub(crate) struct Pair {
     pub(crate) peer: Option<QpNo>,
     /// Whether the peer answers reads and atomic operations: its `responder_resources` are not 0. iWARP does not tell.
     pub(crate) answers_reads: bool,
+    /// The attributes that the program has chosen for RTR and RTS.
+    pub(crate) chosen: QpAttrs,
+    /// When the peer repeats a message that has found no receive here.
+    pub(crate) min_rnr_timer: RnrTimer,
+    /// The time between two retries of a packet that is not acked.
+    pub(crate) timeout: AckTimeout,
     pub(crate) retry_count: u8,
     /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
@@ -113,6 +121,9 @@ impl Pair {
             caps,
             peer: None,
             answers_reads: false,
+            chosen: QpAttrs::default(),
+            min_rnr_timer: RnrTimer::LONGEST,
+            timeout: AckTimeout::NEVER,
             retry_count: 7,
             rnr_retry_count: 7,
             sends: VecDeque::new(),
@@ -137,7 +148,7 @@ impl Pair {
 
     /// Returns the number of requests that the send queue has room for.
     pub(crate) fn send_room(&self) -> u32 {
-        self.caps.max_send_wr.saturating_sub(u32::try_from(self.filed.len()).unwrap_or(u32::MAX))
+        self.caps.max_send_wr.saturating_sub(self.unpolled().sends)
     }
 
     /// Returns the number of receives that the queue has room for. Refuses if the QP uses a shared receive queue
@@ -147,6 +158,12 @@ impl Pair {
             return Err(PostReason::HasSrq);
         }
         Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
+    }
+
+    /// Returns the number of its requests that are not over.
+    pub(crate) fn unpolled(&self) -> Unpolled {
+        let sends = u32::try_from(self.filed.len()).unwrap_or(u32::MAX);
+        Unpolled { sends, receives: self.unpolled_receives }
     }
 
     /// Adds a request to the send queue and pins its regions.
@@ -231,7 +248,7 @@ impl Queues {
     pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8)) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
-            (pair.retry_count, pair.rnr_retry_count) = retries;
+            pair.set_attrs(retries);
         }
     }
 

@@ -1,16 +1,11 @@
 //! Packets without an answer: the sender repeats them until they arrive, or gives up.
 
-use std::time::Duration;
-
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Packet, Transfer};
 use crate::fabric::world::World;
 use crate::index::{HostNo, QpNo};
 use crate::kernel::due::Due;
-
-/// Interval between two retries of an unanswered packet: about the timeout that the kernel sets for a RoCE QP.
-const RETRY_INTERVAL: Duration = Duration::from_millis(512);
 
 /// The `retry_count` with which soft-RoCE never gives up (`rxe_completer`). Hardware counts it as any other.
 const WITHOUT_LIMIT: u8 = 7;
@@ -22,10 +17,10 @@ impl World {
         let is_iwarp = self.is_iwarp(qp.host);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         pair.unanswered.push(packet);
-        let retries = pair.retry_count;
+        let (retries, timeout) = (pair.retry_count, pair.timeout.time());
         // TCP retransmits for iWARP, and gives up.
-        if retries < WITHOUT_LIMIT || is_iwarp {
-            let due = self.now.after(RETRY_INTERVAL.saturating_mul(u32::from(retries) + 1));
+        if let Some(timeout) = timeout.filter(|_| retries < WITHOUT_LIMIT || is_iwarp) {
+            let due = self.now.after(timeout.saturating_mul(u32::from(retries) + 1));
             self.timers.arm(due, Due::Data(Transfer::GiveUp { qp, sequence }));
         }
     }

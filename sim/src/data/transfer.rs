@@ -1,7 +1,5 @@
 //! Data transfer: a packet to the peer, and its answer. Without an answer the request fails.
 
-use std::time::Duration;
-
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
 
@@ -22,13 +20,6 @@ enum Handled {
     NotReady(Operation),
 }
 
-/// The number of RNR retries that means no limit.
-const RNR_WITHOUT_LIMIT: u8 = 7;
-
-/// The time after which rxe repeats a message that found no receive: that of `min_rnr_timer` 0, which the kernel sets
-/// (`cm_init_qp_rtr_attr`, `rnrnak_usec`).
-const RNR_TIMER: Duration = Duration::from_micros(655_360);
-
 impl World {
     pub(crate) fn transfer(&mut self, transfer: Transfer) {
         match transfer {
@@ -37,6 +28,7 @@ impl World {
             Transfer::Datagram(datagram) => self.datagram_arrives(&datagram),
             Transfer::GiveUp { qp, sequence } => self.give_up(qp, sequence),
             Transfer::NotReady { qp, sequence } => self.peer_is_not_ready(qp, sequence),
+            Transfer::Repeat { to, from, sequence } => self.repeat(to, from, sequence),
         }
     }
 
@@ -61,18 +53,15 @@ impl World {
             if !matches!(pair.state, PairState::Rtr | PairState::Rts) {
                 return;
             }
+            if pair.inbound.front().is_none_or(|packet| packet.waits) {
+                return;
+            }
             let Some(packet) = pair.inbound.pop_front() else { return };
-            let Packet { from, to, sequence, operation, not_ready } = packet;
+            let Packet { from, to, sequence, operation, rnr_naks, waits } = packet;
             let result = match self.carry_out(qp, operation) {
                 Handled::Answer(result) => result,
                 Handled::NotReady(operation) => {
-                    if let Some(pair) = self.queues.pairs.get_mut(&qp) {
-                        pair.inbound.push_front(Packet { from, to, sequence, operation, not_ready: true });
-                    }
-                    if !not_ready {
-                        self.limit_rnr(from, sequence);
-                    }
-                    return;
+                    return self.not_ready(qp, Packet { from, to, sequence, operation, rnr_naks, waits });
                 }
             };
             let failed = result.is_err();
@@ -81,24 +70,6 @@ impl World {
             if failed {
                 self.qp_to_error(qp);
             }
-        }
-    }
-
-    /// Limits the time that a packet waits for a receive (`rxe_completer`). Linux 6.1 and 6.12 set no `min_rnr_timer`.
-    fn limit_rnr(&mut self, qp: QpNo, sequence: u64) {
-        let retries = self.queues.pairs.get(&qp).map_or(RNR_WITHOUT_LIMIT, |pair| pair.rnr_retry_count);
-        if retries < RNR_WITHOUT_LIMIT {
-            let due = self.now.after(self.config.latency + RNR_TIMER * u32::from(retries));
-            self.timers.arm(due, Due::Data(Transfer::NotReady { qp, sequence }));
-        }
-    }
-
-    /// Fails a packet that still waits for a receive.
-    fn peer_is_not_ready(&mut self, qp: QpNo, sequence: u64) {
-        let peer = self.queues.pairs.get(&qp).and_then(|pair| pair.peer);
-        let first = peer.and_then(|peer| self.queues.pairs.get(&peer)?.inbound.front());
-        if first.is_some_and(|packet| packet.from == qp && packet.sequence == sequence) {
-            self.answer_arrives(qp, sequence, Err(WcStatus::RNR_RETRY_EXC_ERR));
         }
     }
 

@@ -24,6 +24,7 @@ mod normal_life;
 mod notify;
 mod options;
 mod providers;
+mod qp_attrs;
 mod real_clock;
 mod refusals;
 mod removal;

@@ -250,4 +250,16 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("the PD cannot be deallocated then, and says so; no memory is freed too early"),
     behaviour(125, "others: no method"),
     behaviour(126, "ibv_dereg_mr: 0, or an errno and the MR stays"),
+    behaviour(127, "work requests that are not over are counted"),
+    behaviour(128, "a disconnect flushes the own QP, also behind unsignaled requests; the peer's does not"),
+    behaviour(129, "ibv_resize_cq: the completions stay; EINVAL beyond the device's maximum")
+        .but("less than the QPs have reserved is refused before; the kernel refuses less than the completions in it"),
+    behaviour(130, "a late receive costs the receiver's min_rnr_timer: 655 ms, or what ibv_modify_qp sets in RTS")
+        .but("librdmacm sets the attributes of RTR and RTS itself, so they cannot be chosen there"),
+    behaviour(
+        131,
+        "ibv_query_device, ibv_query_port, ibv_query_gid_table: what the device refuses is above its maxima",
+    ),
+    behaviour(132, "a datagram that is longer than the MTU of the port")
+        .but("refused by the post; the device would complete it with success, and send nothing"),
 ];

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cmid_proto::datapath::{BatchError, CreateError, PostError, PostReason};
+use cmid_proto::datapath::{BatchError, CreateError, DrainError, PostError, PostReason};
 
 /// A difference between the expected and the observed behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,12 @@ impl From<CreateError> for Failure {
 
 impl From<PostError> for Failure {
     fn from(error: PostError) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+impl From<DrainError> for Failure {
+    fn from(error: DrainError) -> Self {
         Failure(error.to_string())
     }
 }

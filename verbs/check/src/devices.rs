@@ -103,8 +103,8 @@ pub(crate) fn properties(backend: Backend, device: &Found) -> Result<BTreeMap<St
         add("vendor and part", format!("{:#06x} {}", info.vendor_id, info.vendor_part_id));
         add("responder resources", info.max_responder_resources.to_string());
         add("initiator depth", info.max_initiator_depth.to_string());
-        add("work requests in a queue", info.max_qp_wr.to_string());
-        add("completions in a queue", info.max_cqe.to_string());
+        add("work requests in a queue", info.maxima.qp_wr.to_string());
+        add("completions in a queue", info.maxima.cqe.to_string());
     }
     if let Some((mut driver, id)) = bound(backend, device.address)? {
         if let Some((_, calls)) = try_qp(&mut driver, id, 0)? {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::Caps;
+use cmid_proto::datapath::{Caps, Unpolled};
 
 use crate::accounting::cq_slots::GoneQueue;
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
@@ -83,6 +83,12 @@ impl<C: Provider> WorkQueues<C> {
     /// The capacities as requested.
     pub(crate) fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    /// The numbers of work requests in flight.
+    pub(crate) fn unpolled(&self) -> Unpolled {
+        let of = |ring: &OnceLock<Ring>| ring.get().map_or(0, |ring| ring.wr_ring.unpolled());
+        Unpolled { sends: of(&self.send), receives: of(&self.recv) }
     }
 
     /// The CQs of sends and of receives.

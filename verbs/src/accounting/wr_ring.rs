@@ -178,6 +178,23 @@ impl WrRing {
         self.is_unordered && Kind(keys.load(Ordering::Acquire)).has(DONE)
     }
 
+    /// The number of work requests in flight. A poll or a post of another thread may change it meanwhile.
+    pub(crate) fn unpolled(&self) -> u32 {
+        let [posted, retired] =
+            [&self.posted, &self.retired].map(|counter| counter.number.load(Ordering::Acquire) as u32);
+        // As in `names`.
+        let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
+        if !self.is_unordered {
+            return pending;
+        }
+        let is_over = |number: &u64| {
+            let [_, keys] = self.slot(*number);
+            Kind(keys.load(Ordering::Relaxed)).has(DONE)
+        };
+        let over = (0..pending).map(|at| u64::from(retired.wrapping_add(at))).filter(is_over).count();
+        pending.saturating_sub(over as u32)
+    }
+
     /// Whether a work request in flight names this key.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let [posted, retired] =

@@ -40,6 +40,22 @@ fn a_key_is_named_from_posting_to_polling() {
 }
 
 #[test]
+fn what_is_not_polled_is_counted_also_around_the_largest_number() {
+    let (wr_ring, _) = queue(4);
+    wr_ring.skip_to(u32::MAX - 1);
+    let mut cursor = Cursor::new(&wr_ring);
+    assert_eq!(wr_ring.unpolled(), 0);
+    for count in 1..=3 {
+        post(&mut cursor, count, 5);
+        assert_eq!(u64::from(wr_ring.unpolled()), count);
+    }
+    assert_eq!(wr_ring.retire(7 << 32), done(3), "those before it were not signaled");
+    assert_eq!(wr_ring.unpolled(), 0);
+    cursor.file(4, &[5], SEND).expect("room");
+    assert_eq!(wr_ring.unpolled(), 0, "it is not posted yet");
+}
+
+#[test]
 fn what_was_not_posted_is_not_in_flight() {
     let (wr_ring, mut cursor) = queue(4);
     cursor.file(1, &[5], SEND).expect("room");

@@ -26,6 +26,10 @@ library! {
     fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
     fn ibv_ack_async_event(event: *mut ibv_async_event);
     fn ibv_query_device(context: *mut ibv_context, device_attr: *mut ibv_device_attr) -> c_int;
+    fn ibv_query_port(context: *mut ibv_context, port_num: u8, port_attr: *mut _compat_ibv_port_attr) -> c_int;
+    fn _ibv_query_gid_table(
+        context: *mut ibv_context, entries: *mut ibv_gid_entry, max_entries: usize, flags: u32, entry_size: usize,
+    ) -> isize, since 32;
     fn ibv_query_gid(context: *mut ibv_context, port_num: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
     fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
     fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
@@ -37,6 +41,7 @@ library! {
     fn ibv_create_cq(
         context: *mut ibv_context, cqe: c_int, cq_context: *mut c_void, channel: *mut ibv_comp_channel, comp_vector: c_int,
     ) -> *mut ibv_cq;
+    fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int;
     fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
     fn ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void) -> c_int;
     fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint);

@@ -138,6 +138,14 @@ impl Absent for c_int {
     }
 }
 
+/// A function that returns a number or a negative errno.
+impl Absent for isize {
+    fn absent() -> Self {
+        set_errno();
+        -(EOPNOTSUPP as isize)
+    }
+}
+
 impl Absent for u64 {
     fn absent() -> Self {
         0

@@ -103,7 +103,10 @@ enums! {
     }
     struct ibv_send_flags { IBV_SEND_INLINE = 8, }
     struct ibv_wc_flags { IBV_WC_GRH = 1, IBV_WC_WITH_IMM = 2, IBV_WC_IP_CSUM_OK = 4, IBV_WC_WITH_INV = 8, }
-    struct ibv_qp_attr_mask { IBV_QP_STATE = 1, IBV_QP_MAX_QP_RD_ATOMIC = 0x2000, }
+    struct ibv_qp_attr_mask {
+        IBV_QP_STATE = 1, IBV_QP_TIMEOUT = 0x200, IBV_QP_RETRY_CNT = 0x400, IBV_QP_RNR_RETRY = 0x800,
+        IBV_QP_MAX_QP_RD_ATOMIC = 0x2000, IBV_QP_MIN_RNR_TIMER = 0x8000,
+    }
     struct ibv_srq_attr_mask { IBV_SRQ_LIMIT = 2, }
     struct ibv_qp_init_attr_mask { IBV_QP_INIT_ATTR_PD = 1, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 64, }
     struct ibv_qp_create_send_ops_flags {
@@ -118,6 +121,12 @@ enums! {
 
 /// A function of no type that this crate calls.
 type Unused = Option<unsafe extern "C" fn()>;
+
+/// The structure that the function `ibv_query_port` fills: the first fields of `ibv_port_attr`.
+#[repr(C)]
+pub struct _compat_ibv_port_attr {
+    _private: [u8; 0],
+}
 
 structures! {
     union ibv_gid(whole) { raw: [u8; 16], global: ibv_gid_global_t, }
@@ -142,6 +151,12 @@ structures! {
         max_map_per_fmr: c_int, max_srq: c_int, max_srq_wr: c_int, max_srq_sge: c_int, max_pkeys: u16, local_ca_ack_delay: u8,
         phys_port_cnt: u8,
     }
+    struct ibv_port_attr(start) {
+        state: c_uint, max_mtu: c_uint, active_mtu: c_uint, gid_tbl_len: c_int, port_cap_flags: u32, max_msg_sz: u32,
+        bad_pkey_cntr: u32, qkey_viol_cntr: u32, pkey_tbl_len: u16, lid: u16, sm_lid: u16, lmc: u8, max_vl_num: u8, sm_sl: u8,
+        subnet_timeout: u8, init_type_reply: u8, active_width: u8, active_speed: u8, phys_state: u8, link_layer: u8, flags: u8,
+    }
+    struct ibv_gid_entry(whole) { gid: ibv_gid, gid_index: u32, port_num: u32, gid_type: u32, ndev_ifindex: u32, }
     struct ibv_context(whole) {
         device: *mut ibv_device, ops: ibv_context_ops, cmd_fd: c_int, async_fd: c_int, num_comp_vectors: c_int,
         mutex: pthread_mutex_t, abi_compat: *mut c_void,

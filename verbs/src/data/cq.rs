@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::CqRoom;
-use cmid_proto::datapath::{Completion, CompletionQueue};
+use cmid_proto::datapath::{Completion, CompletionQueue, CreateCall, CreateError};
 
 use crate::accounting::cq_slots::CqSlots;
 use crate::accounting::poll::{Poller, Provider};
@@ -15,9 +15,10 @@ use crate::accounting::slot_cache::SlotCache;
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
 use crate::data::notifications::PendingNotifications;
+use crate::data::resize::{PollCall, depth_of};
 use crate::data::window_qps::WindowQps;
 use crate::errno;
-use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
+use crate::ffi::{self, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
 use crate::raw;
 
 /// `IBV_CQ_ATTR_MODERATE`.
@@ -54,7 +55,7 @@ pub(crate) struct CqInner {
     /// The work queues that report to it.
     cq_slots: CqSlots,
     raw: NonNull<ibv_cq>,
-    poll: PollCq,
+    poll: PollCall,
     request_notification: ReqNotifyCq,
     /// Whether other CQs may use the channel.
     shares_channel: bool,
@@ -94,13 +95,12 @@ impl Cq {
         // refuses a vector that the device does not have.
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        // SAFETY: the CQ is alive, and nothing writes the field after its creation. It is the depth as the provider has
-        // rounded it.
-        let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
+        // SAFETY: the CQ was just created, and is alive.
+        let cq_slots = CqSlots::new(unsafe { depth_of(raw) });
         let inner = Arc::new(CqInner {
             cq_slots,
             raw,
-            poll,
+            poll: PollCall::new(poll),
             request_notification,
             shares_channel,
             window_qps: WindowQps::default(),
@@ -142,6 +142,10 @@ impl CompletionQueue for Cq {
 
     fn room(&self) -> CqRoom {
         self.inner.cq_slots.room()
+    }
+
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
+        self.inner.resize(depth).map_err(CreateCall::ResizeCq.failed())
     }
 
     fn arm(&self) -> Result<(), Errno> {
@@ -188,6 +192,14 @@ impl CqInner {
         self.raw.as_ptr()
     }
 
+    pub(super) fn raw(&self) -> NonNull<ibv_cq> {
+        self.raw
+    }
+
+    pub(super) fn poll_call(&self) -> &PollCall {
+        &self.poll
+    }
+
     /// The QPs that report to it and through which windows were bound.
     pub(super) fn window_qps(&self) -> &WindowQps {
         &self.window_qps
@@ -225,7 +237,7 @@ impl Provider for CqInner {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
         // SAFETY: the CQ is alive, and the function is its provider's. A Completion is laid out as an ibv_wc (asserted
         // in completion.rs), and each bit pattern is a value of it. The slice has room for `room` of them.
-        unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
+        unsafe { (self.poll.get())(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 
     fn notes(&self) -> bool {

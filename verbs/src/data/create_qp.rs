@@ -9,6 +9,8 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
 use crate::accounting::work_queue::Reservation;
+use crate::data::datagram_limit::DatagramLimit;
+use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
 use crate::data::{Cq, Pd, QpInner, Srq};
@@ -34,6 +36,7 @@ pub(crate) struct QpInit<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct QpPlace {
     pub(crate) verbs: NonNull<ibv_context>,
+    pub(crate) port: u8,
     pub(crate) datagrams: bool,
 }
 
@@ -47,7 +50,7 @@ impl QpInner {
         if id.qp.is_some() {
             return Err(Errno::EINVAL);
         }
-        Self::create(place, init, |_, attr, calls| {
+        Self::create(place, init, Chosen::by_library(), |_, attr, calls| {
             // SAFETY: the id is alive and has a device (that of `place`) and no QP. PD, CQs and SRQ are of that device,
             // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm creates none. The
             // attributes begin with the fields of `ibv_qp_init_attr`.
@@ -67,7 +70,7 @@ impl QpInner {
     /// # Errors
     /// `EINVAL` if PD and CQs are not on the device; the errno of the provider.
     pub(crate) fn create_alone(place: QpPlace, init: &QpInit<'_>) -> Result<Arc<Self>, Errno> {
-        Self::create(place, init, |verbs, attr, calls| {
+        Self::create(place, init, Chosen::default(), |verbs, attr, calls| {
             errno::clear();
             // SAFETY: PD, CQs and SRQ are alive and belong to one device. The context of the device is open. The QP
             // holds them, so they outlive it. The attributes begin with the fields of `ibv_qp_init_attr`.
@@ -84,9 +87,10 @@ impl QpInner {
     fn create(
         place: QpPlace,
         init: &QpInit<'_>,
+        chosen: Chosen,
         mut make: impl FnMut(*mut ibv_context, *mut ibv_qp_init_attr_ex, PostCalls) -> Result<NonNull<ibv_qp>, Errno>,
     ) -> Result<Arc<Self>, Errno> {
-        let (QpPlace { verbs, datagrams }, caps) = (place, &init.caps);
+        let (QpPlace { verbs, port, datagrams }, caps) = (place, &init.caps);
         let pd = init.pd.enter().map_err(|refused| refused.errno())?;
         let (send_cq, recv_cq) = (init.send_cq.inner(), init.recv_cq.inner());
         let reservation = Reservation::make([send_cq, recv_cq], caps)?;
@@ -135,6 +139,8 @@ impl QpInner {
             sends: AtomicBool::new(false),
             initiator_depth: AtomicU8::new(0),
             caps: rounded,
+            chosen,
+            datagram_limit: DatagramLimit::new(port),
             has_windows: AtomicBool::new(false),
             blocks: OnceLock::new(),
             queues: reservation.into_queues(),

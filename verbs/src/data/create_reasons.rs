@@ -11,10 +11,9 @@ use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DeviceName, Maxima, OfDevice, SrqCaps};
 
 use crate::accounting::poll::Provider as _;
-use crate::accounting::srq_slots::MAX_CAPACITY;
 use crate::data::{Context, Pd, QpInit};
 use crate::errno;
-use crate::ffi::{self, c_int, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type};
+use crate::ffi::{self, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type};
 
 /// The device that a QP is to be on: that of its id.
 pub(crate) struct QpDevice {
@@ -27,8 +26,13 @@ pub(crate) struct QpDevice {
 /// Returns the error of a CQ that could not be created.
 #[cold]
 pub(crate) fn cq_error(context: &Context, depth: u32, vector: u32, errno: Errno) -> CreateError {
-    let reason = look_for(errno, || maxima(context)?.cq(depth, vector));
-    CreateError::new(CreateCall::CreateCq, reason)
+    CreateError::new(CreateCall::CreateCq, cq_reason(context, depth, vector, errno))
+}
+
+/// Returns the reason why a CQ could not be created, or resized with vector 0.
+#[cold]
+pub(super) fn cq_reason(context: &Context, depth: u32, vector: u32, errno: Errno) -> CreateReason {
+    look_for(errno, || maxima(context)?.cq(depth, vector))
 }
 
 /// Returns the error of an SRQ that could not be created.
@@ -155,17 +159,7 @@ const UNLIMITED: Maxima = Maxima {
 
 /// Returns the maximum capacities of a device; `None` if it does not answer.
 fn maxima(context: &Context) -> Option<Maxima> {
-    let attr = context.query().ok()?;
-    let max = |value: c_int| u32::try_from(value).unwrap_or(0);
-    Some(Maxima {
-        qp_wr: max(attr.max_qp_wr),
-        sge: max(attr.max_sge),
-        cqe: max(attr.max_cqe),
-        comp_vectors: context.comp_vectors(),
-        srq_wr: max(attr.max_srq_wr).min(MAX_CAPACITY),
-        srq_sge: max(attr.max_srq_sge),
-        ..UNLIMITED
-    })
+    context.attrs().ok().map(|attrs| attrs.maxima)
 }
 
 /// Returns the name of the device of an open context.

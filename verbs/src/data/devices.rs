@@ -12,9 +12,9 @@ use cmid_proto::{Errno, Outcome};
 use parking_lot::Mutex;
 
 use crate::data::Context;
+use crate::data::device_attrs::in_u8;
 use crate::data::device_list::DeviceList;
 use crate::ffi::{self, ibv_device};
-use crate::inventory::in_u8;
 use crate::kernel::{Depths, Location, NO_INDEX};
 
 /// The open devices. All objects on a device share its context. A device is closed after its last object.

@@ -4,6 +4,9 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::{DeviceAttrs, PortAttrs, PortGid};
+
 use crate::data::Context;
 use crate::raw;
 
@@ -33,6 +36,32 @@ impl Nic {
     #[must_use]
     pub fn name(&self) -> &str {
         self.context.name().to_str().unwrap_or_default()
+    }
+}
+
+impl Nic {
+    /// Returns what the device can do (ibv_query_device(3)).
+    ///
+    /// # Errors
+    /// The errno of the device: `EIO` after it is removed.
+    pub fn attrs(&self) -> Result<DeviceAttrs, Errno> {
+        self.context.attrs()
+    }
+
+    /// Returns what a port is now (ibv_query_port(3)).
+    ///
+    /// # Errors
+    /// `EINVAL` for a port that the device does not have; otherwise as [`Nic::attrs`].
+    pub fn port_attrs(&self, port: u8) -> Result<PortAttrs, Errno> {
+        self.context.port_attrs(port)
+    }
+
+    /// Returns the GIDs of a port (ibv_query_gid_table(3), or sysfs where libibverbs is older).
+    ///
+    /// # Errors
+    /// As [`Nic::port_attrs`].
+    pub fn gids(&self, port: u8) -> Result<Vec<PortGid>, Errno> {
+        self.context.gids(port)
     }
 }
 

@@ -13,8 +13,8 @@ use core::ops::Range;
 use core::ptr;
 
 use cmid_proto::datapath::{
-    BatchError, Caps, Completion, OfPd, Part, Parts, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags,
-    SendOp, SendWr, Sge, Unposted,
+    BatchError, Caps, Completion, ModifyError, OfPd, Part, Parts, PostCall, PostError, PostReason, QpAttrs, QpState,
+    QueuePair, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Transport};
@@ -52,7 +52,20 @@ impl QueuePair for Qp {
         self.inner.caps
     }
 
-    /// A datagram must fit into one packet. A longer one is lost, and some devices complete it with success.
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        self.inner.modify_attrs(attrs).map_err(|reason| ModifyError { num: self.inner.qp_num(), reason })
+    }
+
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        self.inner.query_attrs()
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.inner.queues.unpolled()
+    }
+
+    /// A datagram must fit into one packet. The MTU is that of the port when a datagram was last found to be too long for it,
+    /// so one is lost that became too long since.
     #[inline(always)]
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), PostError>
     where
@@ -239,7 +252,7 @@ impl Qp {
     ) -> Result<(), PostReason> {
         self.check_op(&op)?;
         let mut sge = range(self.pd, &sge, op.writes_locally())?;
-        check_atomic(&op, u64::from(sge.length))?;
+        self.check_len(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
         }
@@ -256,7 +269,7 @@ impl Qp {
     fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), PostReason> {
         self.check_reads(op)?;
         let sge = range(self.pd, sge, op.writes_locally())?;
-        check_atomic(op, u64::from(sge.length))?;
+        self.check_len(op, u64::from(sge.length))?;
         Ok((sge, self.inlines(op, u64::from(sge.length))))
     }
 
@@ -346,7 +359,7 @@ impl Qp {
         self.check_op(op)?;
         let sges = ranges(self.pd, sges, self.inner.requested().max_send_sge, op.writes_locally())?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        check_atomic(op, len)?;
+        self.check_len(op, len)?;
         let is_inline = self.inlines(op, len);
         let token = {
             let (keys, kind) = (pinned_keys(&sges, is_inline), kind_of(op).with(flags));
@@ -363,6 +376,15 @@ impl Qp {
             return Err(PostReason::NotOfTransport(Transport::Iwarp));
         }
         self.check_reads(op)
+    }
+
+    /// Refuses a length that the operation does not have.
+    #[inline(always)]
+    fn check_len(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
+        if let SendOp::SendTo(_) | SendOp::SendToImm(..) = op {
+            return self.inner.check_datagram(len);
+        }
+        check_atomic(op, len)
     }
 
     /// Refuses what the peer does not answer: soft-RoCE would wait for ever.

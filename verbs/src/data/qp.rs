@@ -15,7 +15,9 @@ use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
 use crate::data::blocks::QpBlocks;
 use crate::data::cq::CqInner;
+use crate::data::datagram_limit::DatagramLimit;
 use crate::data::pd::PdUse;
+use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::wr_api::{PostCalls, WrApi};
@@ -78,6 +80,9 @@ pub(crate) struct QpInner {
     pub(super) initiator_depth: AtomicU8,
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
+    /// What the program has chosen before RTS.
+    pub(super) chosen: Chosen,
+    pub(super) datagram_limit: DatagramLimit,
     /// Whether a window was bound through it.
     pub(super) has_windows: AtomicBool,
     /// The blocks that the handle has left.
@@ -294,7 +299,7 @@ impl QpInner {
         Ok(QpState(self.query(ibv_qp_attr_mask::IBV_QP_STATE.0)?.qp_state))
     }
 
-    fn query(&self, mask: u32) -> Result<ibv_qp_attr, Errno> {
+    pub(super) fn query(&self, mask: u32) -> Result<ibv_qp_attr, Errno> {
         let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
         // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
         unsafe {

@@ -22,6 +22,7 @@ impl QueuePair for QpInner {
 
     fn modify(&self, attr: &QpAttr) -> Outcome {
         let mut c = ibv_qp_attr_of(attr);
+        self.chosen.put_into(&mut c, attr.qp_attr_mask);
         // SAFETY: the QP is alive, and the attributes are read during the call.
         errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, signed(attr.qp_attr_mask)) })?;
         // On iWARP the kernel moves the QP, and the mask is empty.

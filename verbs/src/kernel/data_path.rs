@@ -44,7 +44,7 @@ impl KernelCm {
             if !context.is_at(location) {
                 return Err(Errno::EINVAL);
             }
-            QpInner::create_alone(QpPlace { verbs: context.verbs(), datagrams }, init)
+            QpInner::create_alone(QpPlace { verbs: context.verbs(), port: location.port, datagrams }, init)
         })
     }
 

@@ -42,7 +42,8 @@ impl Rdmacm {
 
     pub(crate) fn create_qp(&mut self, id: IdKey, init: &QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
         let id = self.id_mut(id)?;
-        let place = QpPlace { verbs: id.verbs().ok_or(Errno::ENODEV)?, datagrams: id.is_datagram() };
+        let verbs = id.verbs().ok_or(Errno::ENODEV)?;
+        let place = QpPlace { verbs, port: id.port_num(), datagrams: id.is_datagram() };
         let qp = QpInner::create_on_id(id, place, init)?;
         id.qp = Some(Arc::clone(&qp));
         Ok(qp)

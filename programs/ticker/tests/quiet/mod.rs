@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, Part, Parts, PostError, QpState, SendWr, Sge,
-    Unposted, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, DeviceAttrs, ModifyError, Part, Parts, PortAttrs,
+    PortGid, PostError, QpAttrs, QpState, SendWr, Sge, Unpolled, Unposted, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -110,6 +110,22 @@ impl DataPath for Quiet {
         self.0.comp_vectors(nic)
     }
 
+    fn device_attrs(&self, nic: &sim::Nic) -> Result<DeviceAttrs, Errno> {
+        self.0.device_attrs(nic)
+    }
+
+    fn port_attrs(&self, nic: &sim::Nic, port: u8) -> Result<PortAttrs, Errno> {
+        self.0.port_attrs(nic, port)
+    }
+
+    fn gids(&self, nic: &sim::Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
+        self.0.gids(nic, port)
+    }
+
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
+        self.0.path_mtu(id)
+    }
+
     fn create_cq_at(&mut self, nic: &sim::Nic, depth: u32, vector: u32) -> Result<QuietCq, CreateError> {
         self.0.create_cq_at(nic, depth, vector).map(QuietCq)
     }
@@ -175,6 +191,10 @@ impl CompletionQueue for QuietCq {
         self.0.room()
     }
 
+    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
+        self.0.resize(depth)
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.0.arm()
     }
@@ -214,6 +234,18 @@ impl QueuePair for QuietQp {
 
     fn caps(&self) -> Caps {
         self.0.caps()
+    }
+
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        self.0.modify(attrs)
+    }
+
+    fn attrs(&self) -> Result<QpAttrs, Errno> {
+        self.0.attrs()
+    }
+
+    fn unpolled(&self) -> Unpolled {
+        self.0.unpolled()
     }
 
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, sim::Ah>) -> Result<(), PostError>

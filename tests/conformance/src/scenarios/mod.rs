@@ -6,7 +6,9 @@ mod channels;
 mod data_path;
 mod data_path_errors;
 mod datagrams;
+mod device_attrs;
 mod disturbed;
+mod draining;
 mod groups;
 mod handover;
 mod iwarp;
@@ -27,6 +29,7 @@ mod memory_windows;
 mod migration;
 mod notify;
 mod options;
+mod qp_attrs;
 mod refusals;
 mod scenario;
 mod shared_by_transports;
@@ -257,6 +260,15 @@ list! {
         shared_queues::a_channel_reports_which_cq_has_completions [],
         shared_queues::several_qps_report_to_one_cq [],
         shared_queues::soft_roce_does_not_moderate_notifications [],
+        draining::the_requests_that_are_left_are_counted [127],
+        draining::a_qp_is_drained_after_its_disconnect [128],
+        draining::a_drain_ends_with_its_deadline [128],
+        draining::a_cq_is_resized_with_the_completions_in_it [129],
+        qp_attrs::a_receive_that_is_posted_late_costs_the_timer_of_the_receiver [130],
+        qp_attrs::attributes_are_chosen_before_the_connect_and_the_accept [130],
+        device_attrs::a_device_tells_its_maxima_and_refuses_more [131],
+        device_attrs::a_port_tells_its_mtu_and_its_gids [131],
+        device_attrs::a_datagram_that_is_too_long_for_the_path_is_refused [132],
         shared_receives::each_qp_takes_the_next_receive [],
         shared_receives::a_sender_waits_for_a_shared_receive [],
         shared_receives::the_limit_is_reported_once [],

@@ -1,0 +1,124 @@
+//! Changes the depth of a CQ.
+
+use core::mem;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{Capacity, CreateReason};
+
+use crate::accounting::poll::Provider as _;
+use crate::data::cq::CqInner;
+use crate::data::create_reasons::cq_reason;
+use crate::errno;
+use crate::ffi::{self, PollCq, c_int, c_void, ibv_cq, ibv_wc};
+
+/// The function that polls a CQ: that of its provider, or one that fails, after a resize has lost the queue.
+pub(super) struct PollCall(AtomicPtr<c_void>);
+
+impl PollCall {
+    pub(super) fn new(poll: PollCq) -> Self {
+        PollCall(AtomicPtr::new(poll as *mut c_void))
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> PollCq {
+        let poll = self.0.load(Ordering::Relaxed);
+        // SAFETY: `new` and `lose` store functions of this type, and nothing else does.
+        unsafe { mem::transmute::<*mut c_void, PollCq>(poll) }
+    }
+
+    fn lose(&self) {
+        self.0.store(fail as PollCq as *mut c_void, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn fail(_: *mut ibv_cq, _: c_int, _: *mut ibv_wc) -> c_int {
+    -1
+}
+
+/// Returns the depth of a CQ as its provider has rounded it.
+///
+/// # Safety
+/// The CQ is alive. It is being created or resized by this thread, or the caller has its handle by `&mut`: only
+/// ibv_resize_cq(3) writes the field.
+pub(super) unsafe fn depth_of(cq: NonNull<ibv_cq>) -> u32 {
+    // SAFETY: as the caller promises.
+    u32::try_from(unsafe { (*cq.as_ptr()).cqe }).unwrap_or(0)
+}
+
+impl CqInner {
+    /// See [`CompletionQueue::resize`](cmid_proto::datapath::CompletionQueue::resize). The caller has the handle of the CQ by
+    /// `&mut`, so no thread polls, and no QP that is being created reserves room. Posts to its QPs are none of its concern.
+    ///
+    /// The library of rxe unmaps the queue once the kernel has resized it, and maps the new one. If it cannot, it returns an
+    /// error and has no queue, which the next poll would follow (`rxe_resize_cq`). The new depth in the CQ tells that, so a
+    /// depth that the provider may round to the present one is not passed on. Polls fail with `EIO` then.
+    pub(super) fn resize(&self, depth: u32) -> Result<(), CreateReason> {
+        let room = self.cq_slots().room();
+        room.check_depth(depth)?;
+        let before = room.depth();
+        if depth == 0 {
+            return Err(CreateReason::Zero(Capacity::Depth));
+        }
+        if is_same_size(depth, before) {
+            return Ok(());
+        }
+        let resized = match c_int::try_from(depth) {
+            // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
+            Ok(depth) => errno::of_ibv(unsafe { ffi::ibv_resize_cq(self.as_ptr(), depth) }),
+            Err(_) => Err(Errno::EINVAL),
+        };
+        // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
+        let after = unsafe { depth_of(self.raw()) };
+        match resized {
+            Ok(()) => {
+                self.cq_slots().set_depth(after);
+                Ok(())
+            }
+            Err(errno) => {
+                if after != before {
+                    self.poll_call().lose();
+                }
+                Err(cq_reason(self.context(), depth, 0, errno))
+            }
+        }
+    }
+}
+
+/// Whether a queue of this depth is not larger than one of depth `present`, and of the same size where sizes are powers of two:
+/// the providers of rxe and mlx5 have a slot more than the depth.
+fn is_same_size(depth: u32, present: u32) -> bool {
+    let size = |depth: u32| (u64::from(depth) + 1).next_power_of_two();
+    depth <= present && size(depth) == size(present)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_depth_of_the_same_power_of_two_is_the_same_size_unless_it_is_larger() {
+        for (depth, present, same) in
+            [(63, 63, true), (32, 63, true), (31, 63, false), (64, 63, false), (127, 100, false)]
+        {
+            assert_eq!(is_same_size(depth, present), same, "{depth} {present}");
+        }
+        assert!(!is_same_size(u32::MAX, 1));
+    }
+
+    #[test]
+    fn a_cq_that_is_lost_is_polled_no_more() {
+        unsafe extern "C" fn empty(_: *mut ibv_cq, _: c_int, _: *mut ibv_wc) -> c_int {
+            0
+        }
+        let call = PollCall::new(empty);
+        let poll = |call: &PollCall| {
+            // SAFETY: neither function follows the pointers.
+            unsafe { call.get()(core::ptr::null_mut(), 1, core::ptr::null_mut()) }
+        };
+        assert_eq!(poll(&call), 0);
+        call.lose();
+        assert_eq!(poll(&call), -1);
+    }
+}
