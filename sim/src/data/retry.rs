@@ -16,7 +16,7 @@ impl World {
         let (qp, sequence) = (packet.from, packet.sequence);
         let is_iwarp = self.is_iwarp(qp.host);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        pair.unanswered.push(packet);
+        pair.unanswered.push(Packet { waits: false, ..packet });
         let (retries, timeout) = (pair.retry_count, pair.timeout.time());
         // TCP retransmits for iWARP, and gives up.
         if let Some(timeout) = timeout.filter(|_| retries < WITHOUT_LIMIT || is_iwarp) {

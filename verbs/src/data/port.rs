@@ -60,7 +60,7 @@ impl Context {
         let room = len as usize * usize::from(self.query()?.phys_port_cnt.max(1));
         // SAFETY: zeros are a value of it: integers, and a union of integers.
         let empty = || unsafe { MaybeUninit::<ibv_gid_entry>::zeroed().assume_init() };
-        let mut entries: Vec<_> = core::iter::repeat_with(empty).take(room).collect();
+        let mut entries: Vec<_> = (0..room).map(|_| empty()).collect();
         // SAFETY: the context is open.
         let filled = unsafe { ffi::query_gid_table(self.as_ptr(), &mut entries) }?;
         let of_port = entries.iter().take(filled).filter(|entry| entry.port_num == u32::from(port));
@@ -75,8 +75,8 @@ fn port_gid(entry: &ibv_gid_entry) -> PortGid {
         2 => GidKind::RoceV2,
         _ => GidKind::Unknown,
     };
-    // SAFETY: both are 16 bytes, and every bit pattern is a value of the array.
-    let gid = unsafe { core::mem::transmute::<ffi::ibv_gid, [u8; 16]>(entry.gid) };
+    // SAFETY: the library has written all 16 bytes, and each is a value.
+    let gid = unsafe { entry.gid.raw };
     PortGid { index: entry.gid_index, gid, kind, net_device: interface_name(entry.ndev_ifindex) }
 }
 

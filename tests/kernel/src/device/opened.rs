@@ -22,7 +22,15 @@ const SLACK: Duration = Duration::from_millis(500);
 
 /// Runs each check in a process of its own, because librdmacm keeps devices open.
 pub(crate) fn all() {
-    for part in ["few-descriptors", "few-descriptors-later", "descriptors-c", "descriptors", "loopback", "orphans"] {
+    for part in [
+        "few-descriptors",
+        "few-descriptors-later",
+        "descriptors-c",
+        "descriptors",
+        "attributes",
+        "loopback",
+        "orphans",
+    ] {
         let status = myself(part).status().expect("this program");
         assert!(status.success(), "{part}: {status}");
         println!("ok  {part}");
@@ -41,6 +49,7 @@ pub(crate) fn part(name: &str) {
         "descriptors" => without_descriptors(),
         "descriptors-c" => without_descriptors_in_c(),
         "orphans" => orphans(),
+        "attributes" => attributes(),
         "loopback" => loopback(),
         "hold" => {
             let mut side = Side::new();
@@ -115,6 +124,26 @@ fn without_descriptors_in_c() {
         let pd = with_descriptors(left, || unsafe { ibv_alloc_pd((*id).verbs) });
         assert!(!pd.is_null(), "with {left} descriptors: {}", std::io::Error::last_os_error());
     }
+}
+
+/// What a device can do, its ports and its GIDs are known without opening another one.
+fn attributes() {
+    let mut side = Side::new();
+    let id = side.id();
+    side.ok(&Call::Bind { id, addr: SocketAddr::from((CLIENT, 0)) });
+    let nic = side.device.device_of(id).expect("it has a device");
+    let attrs = nic.attrs().expect("they can be queried");
+    println!("    {attrs:?}");
+    for port in 1..=attrs.ports {
+        println!("    {:?}", nic.port_attrs(port).expect("it can be queried"));
+        let gids = nic.gids(port).expect("they can be queried");
+        assert!(gids.iter().any(|gid| gid.ip() == std::net::IpAddr::from(CLIENT)), "{gids:?}");
+    }
+    let open = std::fs::read_dir("/proc/self/fd").expect("the descriptors").filter_map(Result::ok);
+    let devices = open
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .filter(|path| path.to_string_lossy().contains("uverbs"));
+    assert_eq!(devices.count(), 1, "of three devices");
 }
 
 /// An id that has a device, but none of its addresses.
