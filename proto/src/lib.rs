@@ -155,6 +155,7 @@ mod machine;
 pub mod memory;
 mod on_device;
 mod private_data;
+pub mod redial;
 mod refuse_reason;
 mod reject_code;
 mod request;
