@@ -271,10 +271,10 @@ impl Redial {
 
     /// The limit that forbids an attempt at this time.
     fn limit(&self, at: Time) -> Option<GivenUp> {
-        if self.attempts >= self.limits.attempts {
-            Some(GivenUp::Attempts)
-        } else if at >= self.deadline && self.deadline != Time::NEVER {
+        if at >= self.deadline && self.deadline != Time::NEVER {
             Some(GivenUp::Deadline)
+        } else if self.attempts >= self.limits.attempts {
+            Some(GivenUp::Attempts)
         } else {
             None
         }

@@ -42,6 +42,10 @@ fn a_rejected_call_waits_for_that_of_the_peer_also_after_the_last_attempt() {
     let mut redial = calling(RedialLimits { attempts: 1, ..LIMITS });
     fails(&mut redial, Cause::Crossed, ms(1));
     assert_eq!(due(&mut redial).1, Todo::GiveUp(GivenUp::Attempts));
+
+    // That wait, too, is one of the series.
+    let mut redial = calling(RedialLimits { attempts: 1, within: LIMITS.backoff, ..LIMITS });
+    assert_eq!(redial.failed(Cause::Crossed, ms(8), 0), Todo::GiveUp(GivenUp::Deadline));
 }
 
 #[test]
