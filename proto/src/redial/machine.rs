@@ -9,6 +9,7 @@ use crate::time::Time;
 
 /// What the program has to do. A connection and a handshake belong to the program; [`Redial`] has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the machine is in the state after it"]
 pub enum Todo {
     /// Nothing. Call [`Redial::handle_timeout`] at [`Redial::timeout`], if there is one; so after every other answer.
     Nothing,
@@ -216,7 +217,7 @@ impl Redial {
         let input = match self.stage {
             Stage::Connected => self.again(Cause::Heals, now, random, Input::Lost),
             // The handshake that goes on is now one of the series.
-            _ => {
+            Stage::Waiting | Stage::Calling | Stage::Answering | Stage::Replacing | Stage::GivenUp => {
                 self.until = self.until.min(self.deadline);
                 Input::Lost
             }

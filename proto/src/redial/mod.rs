@@ -48,7 +48,7 @@
 //!
 //! # Both sides call at the same time
 //!
-//! Each side has a number, which it sends in its private data. The call of the lower number is [kept](kept): this side
+//! Each side has a number, which it sends in its private data. The call of the lower number is [`kept`]: this side
 //! rejects the other call with the private data [`CROSSED`], the other side cancels its own call and accepts. With equal
 //! numbers both calls end, and the jitter decides whose next call is the first. A side that waits or has a connection
 //! takes every call. A connection is closed only when the new call is established, because a call may be older than the

@@ -52,11 +52,11 @@ fn a_rejected_call_waits_for_that_of_the_peer_also_after_the_last_attempt() {
 fn with_equal_numbers_the_jitter_decides() {
     let [mut one, mut other] = [(); 2].map(|()| Redial::new(7, LIMITS, ms(0)));
     for side in [&mut one, &mut other] {
-        due(side);
+        let _ = due(side);
         assert_eq!(side.called(7, ms(1)), Todo::Reject);
     }
-    one.failed(Cause::Crossed, ms(2), 0);
-    other.failed(Cause::Crossed, ms(2), u32::MAX);
+    let _ = one.failed(Cause::Crossed, ms(2), 0);
+    let _ = other.failed(Cause::Crossed, ms(2), u32::MAX);
     let (now, todo) = due(&mut one);
     assert!(matches!(todo, Todo::Dial { .. }) && now < other.timeout().unwrap());
     assert!(matches!(other.called(7, now), Todo::Accept { instead: false, .. }));
@@ -75,10 +75,10 @@ fn a_call_of_a_peer_that_has_started_again_replaces_the_connection_once_it_is_es
 #[test]
 fn a_call_that_is_older_than_the_connection_changes_nothing() {
     let mut redial = connected(LIMITS);
-    redial.called(OWN + 1, ms(1));
+    let _ = redial.called(OWN + 1, ms(1));
     assert_eq!(redial.failed(Cause::Refused, ms(2), 0), Todo::Nothing);
     assert_eq!(redial.stage(), Stage::Connected);
-    redial.called(OWN + 1, ms(3));
+    let _ = redial.called(OWN + 1, ms(3));
     assert_eq!(due(&mut redial), (ms(53), Todo::Cancel));
     assert_eq!(redial.stage(), Stage::Connected);
 }
@@ -86,13 +86,13 @@ fn a_call_that_is_older_than_the_connection_changes_nothing() {
 #[test]
 fn a_connection_that_ends_while_it_is_replaced_leaves_the_call() {
     let mut redial = connected(LIMITS);
-    redial.called(OWN - 1, ms(1));
+    let _ = redial.called(OWN - 1, ms(1));
     assert_eq!(redial.lost(ms(2), 0), Todo::Nothing);
     assert_eq!((redial.stage(), redial.timeout()), (Stage::Answering, Some(ms(51))));
     assert_eq!(redial.established(ms(3)), Todo::Use { instead: false });
 
     let mut redial = connected(RedialLimits { within: LIMITS.handshake / 2, ..LIMITS });
-    redial.called(OWN - 1, ms(1));
+    let _ = redial.called(OWN - 1, ms(1));
     assert_eq!(redial.lost(ms(2), 0), Todo::Nothing);
     assert_eq!(redial.timeout(), Some(ms(27)), "the deadline of the series");
 }

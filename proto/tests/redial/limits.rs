@@ -56,7 +56,7 @@ fn the_limit_on_attempts_is_that_of_own_calls() {
         assert_eq!(redial.attempts(), attempt);
         let now = redial.timeout().unwrap();
         fails(&mut redial, Cause::Heals, now);
-        due(&mut redial);
+        let _ = due(&mut redial);
     }
     assert_eq!(redial.failed(Cause::Stale, ms(500), 0), Todo::GiveUp(GivenUp::Attempts));
     let mut none = new(RedialLimits { attempts: 0, ..LIMITS });
@@ -68,11 +68,11 @@ fn a_connection_that_lasts_begins_anew_and_one_that_does_not_goes_on() {
     for (lasts, attempts, wait) in [(99, 2, 10), (100, 1, 5)] {
         let mut redial = calling(RedialLimits { attempts: 3, ..LIMITS });
         fails(&mut redial, Cause::Heals, ms(0));
-        due(&mut redial);
+        let _ = due(&mut redial);
         assert_eq!(redial.established(ms(900)), Todo::Use { instead: false });
         let now = ms(900 + lasts);
         assert_eq!(redial.lost(now, 0), Todo::Wait { until: now.after(MS * wait) });
-        due(&mut redial);
+        let _ = due(&mut redial);
         assert_eq!(redial.attempts(), attempts + u32::from(lasts == 99), "after {lasts} ms");
         // The deadline is that of a new series in both cases.
         assert_eq!(redial.stage(), Stage::Calling);
@@ -88,8 +88,8 @@ fn a_connection_that_always_ends_at_once_is_given_up() {
             Todo::Wait { until } => last = until,
             todo => break assert_eq!((todo, redial.attempts()), (Todo::GiveUp(GivenUp::Attempts), 4)),
         }
-        due(&mut redial);
-        redial.established(last);
+        let _ = due(&mut redial);
+        let _ = redial.established(last);
     }
 }
 
@@ -97,11 +97,11 @@ fn a_connection_that_always_ends_at_once_is_given_up() {
 fn a_stale_connection_is_called_again_at_once_and_then_after_a_wait() {
     let mut redial = calling(LIMITS);
     assert_eq!(fails(&mut redial, Cause::Stale, ms(1)), ms(1));
-    due(&mut redial);
+    let _ = due(&mut redial);
     assert_eq!(fails(&mut redial, Cause::Stale, ms(2)), ms(7));
-    due(&mut redial);
+    let _ = due(&mut redial);
     assert_eq!(fails(&mut redial, Cause::Heals, ms(8)), ms(18));
-    due(&mut redial);
+    let _ = due(&mut redial);
     assert_eq!(fails(&mut redial, Cause::Stale, ms(20)), ms(20));
 }
 
