@@ -153,6 +153,7 @@ pub mod key_table;
 mod limits;
 mod machine;
 pub mod memory;
+pub mod messages;
 mod on_device;
 mod private_data;
 pub mod redial;
