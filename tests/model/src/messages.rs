@@ -47,6 +47,8 @@ struct World {
     sides: [Side; 2],
     now: Time,
     is_hostile: bool,
+    /// Packets may be under way for longer than a side is silent: silence is not judged.
+    is_slow: bool,
     /// A hostile packet was noticed.
     is_broken: bool,
 }
@@ -54,11 +56,12 @@ struct World {
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let is_hostile = input.once_in(3);
+        let is_slow = input.once_in(2);
         let configs = [0, 1].map(|_| MessagesConfig {
             window: WINDOW_MIN + input.below(8) as u16,
             packet: (HEADER + 1 + input.below(4)) as u32,
             keep_alive: KEEP_ALIVE,
-            silence: KEEP_ALIVE * 4,
+            silence: if is_slow { KEEP_ALIVE * 10_000 } else { KEEP_ALIVE * 4 },
         });
         say(|| format!("{configs:?}, hostile: {is_hostile}"));
         let sides = [0, 1].map(|at| {
@@ -67,7 +70,7 @@ impl World {
             let posted = configs[at].window.into();
             Side { messages, posted, held: 0, arriving: VecDeque::new(), next: 0, expected: 0 }
         });
-        World { sides, now: Time::ZERO, is_hostile, is_broken: false }
+        World { sides, now: Time::ZERO, is_hostile, is_slow, is_broken: false }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -78,16 +81,16 @@ impl World {
             5 => self.post(at, 1 + input.below(3) as u32),
             6 => self.control(at),
             _ => match input.below(16) {
-                0..=5 => self.pass(),
+                0..=5 => self.pass(at, false),
                 6..=9 => self.quiet(),
-                // What is due now is sent by one side, or by both before anything arrives.
-                10..=14 => {
+                10..=14 if self.is_slow => {
                     self.now = self.now.after(KEEP_ALIVE);
                     self.control(at);
                     if input.once_in(2) {
                         self.control(1 - at);
                     }
                 }
+                10..=14 => self.pass(at, input.once_in(2)),
                 _ => self.sides[at].messages.close(Time::NEVER),
             },
         }
@@ -109,12 +112,14 @@ impl World {
         }
     }
 
-    /// Time passes, not so much that a side is taken for dead: what is due is sent and arrives.
-    fn pass(&mut self) {
+    /// Time passes, and what is due is sent and arrives: packets cross, or the second side has those of the first one.
+    fn pass(&mut self, first: usize, is_in_turn: bool) {
         self.now = self.now.after(KEEP_ALIVE);
-        for at in [0, 1] {
-            self.control(at);
+        self.control(first);
+        if is_in_turn {
+            self.arrive_all(1 - first);
         }
+        self.control(1 - first);
         for at in [0, 1] {
             self.arrive_all(at);
         }
@@ -199,7 +204,7 @@ impl World {
             for at in [0, 1] {
                 self.post(at, u32::MAX);
             }
-            self.pass();
+            self.pass(0, false);
         }
         for at in [0, 1] {
             self.arrive_all(at);
@@ -216,7 +221,7 @@ impl World {
             for at in [0, 1] {
                 self.post(at, u32::MAX);
             }
-            self.pass();
+            self.pass(0, false);
         }
         for at in [0, 1] {
             self.arrive_all(at);
