@@ -6,6 +6,8 @@
 //! it before the end. The module uses only the public requests of [`Drive`](crate::Drive), so it works with every
 //! driver.
 //!
+//! To connect again after a failure, see [`redial`](crate::redial).
+//!
 //! - **On a channel**: pass each event of the id to [`Dial::handle`] or [`Serve::handle`].
 //! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
 //!

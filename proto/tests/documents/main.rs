@@ -1,4 +1,4 @@
-//! Asserts that `docs/generated/tables.md` and `docs/generated/memory.md` match the tables and the machines,
+//! Asserts that `docs/generated/tables.md`, `memory.md`, `redial.md` and `messages.md` match the tables and the machines,
 //! and that their pictures show the same. `UPDATE_EXPECT=1` writes the documents and the DOT files.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
@@ -6,5 +6,7 @@
 mod diagram;
 mod grid;
 mod memory;
+mod messages;
+mod redial;
 mod reregistration;
 mod tables;

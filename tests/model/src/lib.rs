@@ -13,6 +13,8 @@
 //! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
 //! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
+//! | [`redial`] | reports anything, at any time | none | each wait ends; each answer can be done; an end within the limits |
+//! | [`messages`] | two, over packets that arrive late; or one with a hostile peer | none | each packet meets a receive; all arrive; each wrong packet is an error |
 //! | `pair` | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 //! | `kernel` | any requests, on `KernelCm` | any bytes as the kernel's answers | an event is what the bytes say |
 //! | `in_flight` | posts, polls, destroys and deregisters | completes, drops, repeats | memory is pinned until the last poll |
@@ -24,6 +26,7 @@ pub mod in_flight;
 mod input;
 #[cfg(feature = "devices")]
 pub mod kernel;
+pub mod messages;
 #[cfg(feature = "devices")]
 mod methods;
 pub mod migrate;
@@ -33,6 +36,7 @@ pub mod ops;
 #[cfg(feature = "devices")]
 pub mod pair;
 pub mod raw_event;
+pub mod redial;
 pub mod rereg;
 mod say;
 mod script;
@@ -68,6 +72,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "faithful", run: faithful::run },
     Target { name: "migrate", run: migrate::run },
     Target { name: "rereg", run: rereg::run },
+    Target { name: "redial", run: redial::run },
+    Target { name: "messages", run: messages::run },
     #[cfg(feature = "devices")]
     Target { name: "in_flight", run: in_flight::run },
     #[cfg(feature = "devices")]

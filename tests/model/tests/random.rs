@@ -76,6 +76,16 @@ fn the_laws_hold_for_memory_regions() {
     run_target("rereg", 800);
 }
 
+#[test]
+fn the_laws_hold_for_connections_that_are_made_again() {
+    run_target("redial", 2_000);
+}
+
+#[test]
+fn the_laws_hold_for_messages() {
+    run_target("messages", 2_000);
+}
+
 #[cfg(feature = "devices")]
 #[test]
 fn the_laws_hold_for_two_drives_on_the_simulator() {

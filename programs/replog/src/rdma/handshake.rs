@@ -1,13 +1,14 @@
 //! Listens, connects, and checks the peers that connect.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming, ReleasedIncoming};
+use cmid_mio::proto::redial::{Cause, Todo};
 use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, Poller, PortSpace, PrivateData};
 
-use super::{Connection, LIMIT, Peer, RETRY, Rdma};
+use super::{Connection, LIMIT, RETRY, Rdma};
 use crate::links::VERSION;
 use crate::protocol::ReplicaId;
 
@@ -68,32 +69,66 @@ impl<D: DataPath> Rdma<D> {
     }
 
     /// Connects to the peers without a connection, and listens if there was no device.
+    ///
+    /// # Errors
+    /// A call that cannot succeed.
     pub(super) fn retry(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.part.listens() && self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
             self.listen_at = now + RETRY;
         }
-        for number in self.peers_to_dial() {
-            let peer = &mut self.peers[number];
-            if peer.retry > now {
-                continue;
+        let now = self.driver.drive().within(Duration::ZERO);
+        for number in 0..self.peers.len() {
+            if let Some(redial) = &mut self.peers[number].redial {
+                let todo = redial.handle_timeout(now, fastrand::u32(..));
+                self.redial(number, todo)?;
             }
-            peer.retry = now + RETRY;
-            let private_data = PrivateData::copy_of(&hello(self.id));
-            let to = DialTo { param: PARAM, private_data, ..DialTo::new(peer.addr) };
-            let deadline = self.driver.drive().within(LIMIT);
-            peer.dial = Dial::start(self.driver.drive(), Some(self.channel), &to, deadline).ok();
         }
         Ok(())
     }
 
-    /// Returns the peers that this reactor has to connect to.
-    pub(super) fn peers_to_dial(&self) -> Vec<ReplicaId> {
-        let is_without = |number: &ReplicaId| {
-            let Peer { connection, dial, .. } = &self.peers[*number];
-            self.part.owns(*number) && connection.is_none() && dial.is_none()
-        };
-        (self.id + 1..self.peers.len()).filter(is_without).collect()
+    /// Does what the redial of a peer says.
+    fn redial(&mut self, number: ReplicaId, todo: Todo) -> Result<()> {
+        let peer = &mut self.peers[number];
+        match todo {
+            Todo::Dial { deadline } => {
+                let private_data = PrivateData::copy_of(&hello(self.id));
+                let to = DialTo { param: PARAM, private_data, ..DialTo::new(peer.addr) };
+                match Dial::start(self.driver.drive(), Some(self.channel), &to, deadline) {
+                    Ok(dial) => peer.dial = Some(dial),
+                    Err(error) => return self.not_connected(number, &error),
+                }
+            }
+            Todo::Cancel => {
+                if let Some(dial) = peer.dial.take() {
+                    // An id that cannot be destroyed is in state `Failed`.
+                    let _ = dial.cancel(self.driver.drive());
+                }
+            }
+            // The peer does not call, and a new connection is used in `connected`.
+            Todo::Nothing | Todo::Wait { .. } | Todo::Accept { .. } | Todo::Reject | Todo::Use { .. } => {}
+            Todo::GiveUp(reason) => bail!("cannot connect to replica {number} at {}: {reason}", peer.addr),
+        }
+        Ok(())
+    }
+
+    /// A call of this replica has failed.
+    fn not_connected(&mut self, number: ReplicaId, error: &HandshakeError) -> Result<()> {
+        let mut cause = Cause::of(error);
+        if let (Cause::Refused, HandshakeError::Ended { error, .. }) = (cause, error) {
+            if let Some((version, _)) = parse(&error.event.private_data).filter(|(version, _)| *version != VERSION) {
+                bail!("replica {number} has version {version}, this one {VERSION}: install one version everywhere");
+            }
+            // It has another number than this replica believes, until the user corrects that.
+            cause = Cause::Heals;
+        }
+        let now = self.driver.drive().within(Duration::ZERO);
+        let Some(redial) = &mut self.peers[number].redial else { return Ok(()) };
+        let todo = redial.failed(cause, now, fastrand::u32(..));
+        if let Todo::GiveUp(_) = todo {
+            bail!("cannot connect to replica {number} at {}: {error}", self.peers[number].addr);
+        }
+        self.redial(number, todo)
     }
 
     /// Accepts a replica of this version with a smaller number, or releases its request for the reactor that owns it.
@@ -148,21 +183,20 @@ impl<D: DataPath> Rdma<D> {
         }
         // The handshake has ended.
         if dials {
-            drop(peer.dial.take())
+            drop(peer.dial.take());
         } else {
-            drop(peer.serve.take())
+            drop(peer.serve.take());
         }
         match result {
-            Ok(Some(connected)) => self.connected(number, connected),
-            Ok(None) => {}
-            Err(HandshakeError::Ended { error, .. }) => {
-                if let Some((version, _)) = parse(&error.event.private_data).filter(|(version, _)| *version != VERSION)
-                {
-                    bail!("replica {number} has version {version}, this one {VERSION}: install one version everywhere");
+            Ok(Some(connected)) => {
+                if let (true, Some(redial)) = (dials, &mut peer.redial) {
+                    let _use = redial.established(drive.within(Duration::ZERO));
                 }
+                self.connected(number, connected);
             }
-            // The next attempt may succeed.
-            Err(_) => {}
+            Err(error) if dials => self.not_connected(number, &error)?,
+            // The peer calls again.
+            Ok(None) | Err(_) => {}
         }
         Ok(())
     }

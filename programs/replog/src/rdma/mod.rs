@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::{DataPath, prelude::*};
 use cmid_mio::proto::handshake::{Connected, Dial, ReleasedIncoming, Serve};
+use cmid_mio::proto::redial::{Redial, RedialLimits};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, Time};
 use cmid_mio::{Config, Mio};
 use mio::unix::SourceFd;
@@ -41,8 +42,17 @@ const CHANNELS: usize = 64;
 /// The time limit of each handshake.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The time between two attempts to connect, or to listen.
+/// The time between two attempts to listen.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// A replica is called until it is there.
+const REDIAL: RedialLimits = RedialLimits {
+    handshake: LIMIT,
+    backoff: Duration::from_millis(50),
+    backoff_max: Duration::from_millis(200),
+    attempts: u32::MAX,
+    within: Duration::MAX,
+};
 
 /// The state of the connection with a peer.
 struct Peer<D: DataPath> {
@@ -54,8 +64,8 @@ struct Peer<D: DataPath> {
     /// The number of connections so far, and the number of the connection that actions concern.
     connections: u64,
     current: u64,
-    /// The time of the next attempt to connect.
-    retry: Instant,
+    /// When this replica calls the peer; `None` for a peer that calls, or that another reactor owns.
+    redial: Option<Redial>,
     /// Whether the CQ of the connection may have completions.
     readable: bool,
 }
@@ -101,24 +111,24 @@ impl<D: DataPath> Rdma<D> {
         let channel = driver.drive().open_channel(Acks::OnDelivery).map_err(|error| {
             anyhow!("no RDMA device: {error}; load rdma_ucm and the driver of a device, and see `rdma link`")
         })?;
-        let now = Instant::now();
-        let peer = |&addr| Peer {
+        let now = driver.drive().within(Duration::ZERO);
+        let peer = |(number, &addr): (ReplicaId, &SocketAddr)| Peer {
             addr,
             dial: None,
             serve: None,
             connection: None,
             connections: 0,
             current: 0,
-            retry: now,
+            redial: (number > id && part.owns(number)).then(|| Redial::new(id as u64, REDIAL, now)),
             readable: false,
         };
         let mut rdma = Rdma {
             id,
             part,
-            peers: addrs.iter().map(peer).collect(),
+            peers: addrs.iter().enumerate().map(peer).collect(),
             requests: Vec::new(),
             listener: None,
-            listen_at: now,
+            listen_at: Instant::now(),
             channel,
             registry: registry.try_clone()?,
             driver,
@@ -203,7 +213,11 @@ impl<D: DataPath> Rdma<D> {
         let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
         drop(connection);
         let _ = drive.destroy(id, Time::NEVER);
-        self.peers[peer].retry = Instant::now() + RETRY;
+        let now = drive.within(Duration::ZERO);
+        if let Some(redial) = &mut self.peers[peer].redial {
+            // It waits for the next attempt: there is no limit on them.
+            let _ = redial.lost(now, fastrand::u32(..));
+        }
         self.happened.push_back(LinkEvent::Disconnected(peer));
     }
 
@@ -249,8 +263,10 @@ impl<D: DataPath> Links for Rdma<D> {
         if self.part.listens() && self.listener.is_none() {
             due = due.min(self.listen_at);
         }
-        for number in self.peers_to_dial() {
-            due = due.min(self.peers[number].retry);
+        let redial = self.peers.iter().filter_map(|peer| peer.redial.as_ref()?.timeout()).min();
+        if let Some(time) = redial {
+            let clock = self.driver.drive().within(Duration::ZERO);
+            due = due.min(now + time.since(clock).min(at_most));
         }
         if !self.happened.is_empty() || self.peers.iter().any(|peer| peer.readable) {
             due = now;

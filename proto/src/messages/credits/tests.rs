@@ -1,0 +1,130 @@
+//! All states of two accounts with small windows: whatever the programs do, and however long packets take.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use super::*;
+
+/// A packet under way: whether it has a message, its number, and what it permits.
+type Packet = (bool, u32, u32);
+
+#[derive(Clone)]
+struct World {
+    sides: [Credits; 2],
+    /// The packets on their way to each side.
+    arriving: [VecDeque<Packet>; 2],
+}
+
+/// All that the behaviour depends on: the numbers only differ.
+type Key = Vec<u32>;
+
+impl World {
+    fn new(windows: [u16; 2]) -> Self {
+        let sides = [Credits::new(windows[0], windows[1]), Credits::new(windows[1], windows[0])];
+        World { sides, arriving: [VecDeque::new(), VecDeque::new()] }
+    }
+
+    fn key(&self) -> Key {
+        let mut key = Vec::new();
+        for (side, arriving) in self.sides.iter().zip(&self.arriving) {
+            key.extend([side.credits, side.at_peer, side.free, side.has_news.into(), side.held, arriving.len() as u32]);
+            for (has_message, _, granted) in arriving {
+                key.extend([u32::from(*has_message), granted.wrapping_sub(side.peer_granted)]);
+            }
+        }
+        key
+    }
+
+    /// A side sends a packet: it meets a receive that is posted.
+    fn send(&mut self, from: usize, has_message: bool) {
+        let to = &self.sides[1 - from];
+        let under_way = self.arriving[1 - from].len() as u32;
+        assert!(u32::from(to.own_window) > to.held + under_way, "no receive is posted: {:?}", self.key());
+        let (number, granted) = self.sides[from].send();
+        self.arriving[1 - from].push_back((has_message, number, granted));
+    }
+
+    fn arrive(&mut self, at: usize) -> bool {
+        let Some((has_message, number, granted)) = self.arriving[at].pop_front() else { return false };
+        let side = &mut self.sides[at];
+        assert_eq!(side.receive(number, granted), Ok(()));
+        if has_message {
+            side.hold()
+        } else {
+            side.control_posted()
+        }
+        true
+    }
+
+    /// The states after each possible step of a side. Signs of life may be due at any time.
+    fn after(&self, at: usize) -> impl Iterator<Item = World> + '_ {
+        let side = &self.sides[at];
+        let steps: [(bool, fn(&mut World, usize)); 4] = [
+            (side.for_messages() > 0, |world, at| world.send(at, true)),
+            (side.for_control(), |world, at| world.send(at, false)),
+            (!self.arriving[at].is_empty(), |world, at| _ = world.arrive(at)),
+            (side.held > 0, |world, at| world.sides[at].posted(1)),
+        ];
+        steps.into_iter().filter(|(is_possible, _)| *is_possible).map(move |(_, step)| {
+            let mut next = self.clone();
+            step(&mut next, at);
+            next
+        })
+    }
+
+    /// The programs let all receives go, and signs of life cross three times: both can send messages then.
+    fn comes_to_rest(mut self) {
+        for _ in 0..3 {
+            for at in [0, 1] {
+                while self.arrive(at) {}
+                self.sides[at].posted(u32::MAX);
+            }
+            for at in [0, 1] {
+                if self.sides[at].for_control() {
+                    self.send(at, false);
+                }
+            }
+        }
+        for at in [0, 1] {
+            while self.arrive(at) {}
+            assert!(self.sides[at].for_messages() > 0, "{at} waits for ever: {:?}", self.key());
+        }
+    }
+}
+
+#[test]
+fn in_no_state_is_a_receive_missing_or_does_a_side_wait_for_ever() {
+    for (windows, least) in [([4, 4], 7_000), ([4, 5], 15_000)] {
+        let (mut seen, mut open) = (BTreeSet::new(), Vec::from([World::new(windows)]));
+        while let Some(world) = open.pop() {
+            if seen.insert(world.key()) {
+                open.extend([0, 1].into_iter().flat_map(|at| world.after(at)));
+                world.comes_to_rest();
+            }
+        }
+        assert!(seen.len() > least, "{} states of {windows:?}", seen.len());
+    }
+}
+
+#[test]
+fn the_numbers_go_around() {
+    // 16 packets before the end of the numbers.
+    let mut sides = [(); 2].map(|()| {
+        let start = u32::MAX - 16;
+        let mut side = Credits::new(8, 8);
+        (side.sent, side.received) = (start, start);
+        (side.granted, side.peer_granted) = (start.wrapping_add(8), start.wrapping_add(8));
+        side
+    });
+    for _ in 0..100 {
+        for from in 0..2 {
+            let (number, granted) = sides[from].send();
+            let to = &mut sides[1 - from];
+            assert_eq!(to.receive(number, granted), Ok(()));
+            to.hold();
+            to.posted(1);
+        }
+        assert!(sides.iter().all(|side| side.credits >= 7));
+    }
+    assert_eq!(sides[0].sent, 83);
+}
