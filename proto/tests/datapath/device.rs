@@ -139,6 +139,10 @@ impl CompletionQueue for Cq {
         CqRoom::new(self.depth)
     }
 
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         Ok(())
     }

@@ -38,6 +38,10 @@ impl CompletionQueue for Cq {
         self.fabric.with(|world| world.queues.cqs.get(&self.no).map(|cq| cq.room).unwrap_or_default())
     }
 
+    fn is_idle(&self) -> bool {
+        self.fabric.with(|world| !world.queues.has_work(self.no))
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.request(Armed::Any)
     }

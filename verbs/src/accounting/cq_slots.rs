@@ -112,6 +112,13 @@ impl CqSlots {
         self.state.lock().room
     }
 
+    /// Whether no work request of a queue is in flight, and no destroyed queue may have left completions.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        let mut rings = state.entries.iter().filter_map(|entry| entry.wr_ring.as_ref());
+        rings.all(|wr_ring| wr_ring.is_idle()) && state.gone.is_empty()
+    }
+
     /// Reserves an id for a queue, and room for `capacity` completions.
     ///
     /// # Errors

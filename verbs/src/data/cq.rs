@@ -144,6 +144,10 @@ impl CompletionQueue for Cq {
         self.inner.cq_slots.room()
     }
 
+    fn is_idle(&self) -> bool {
+        self.inner.cq_slots.is_idle()
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.request_notification(false)
     }

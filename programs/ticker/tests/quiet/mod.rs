@@ -173,6 +173,10 @@ impl CompletionQueue for QuietCq {
         self.0.room()
     }
 
+    fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.0.arm()
     }
