@@ -112,7 +112,7 @@ impl CqSlots {
         self.state.lock().room
     }
 
-    /// Whether no work request of a queue is in flight, and no destroyed queue may have left completions.
+    /// Whether no work request of a queue is in flight, and there is no destroyed queue that the poller does not know.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let mut rings = state.entries.iter().filter_map(|entry| entry.wr_ring.as_ref());

@@ -145,7 +145,7 @@ impl CompletionQueue for Cq {
     }
 
     fn is_idle(&self) -> bool {
-        self.inner.cq_slots.is_idle()
+        self.slot_cache.is_idle(&self.inner.cq_slots)
     }
 
     fn arm(&self) -> Result<(), Errno> {
