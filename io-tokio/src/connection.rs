@@ -45,8 +45,9 @@ pub struct Connection<D: DataPath, O: Observer = ()> {
 }
 
 impl<D: DataPath> Connection<D> {
-    /// Connects to a listening peer. `attach` is called once the id has a device. It creates a CQ and the QP, whose
-    /// sends and receives both report to that CQ, and returns the CQ with what the application keeps, such as the QP.
+    /// Connects to a listening peer. `attach` is called once the id has a device. It creates a CQ with a
+    /// completion channel of its own, and the QP, whose sends and receives both report to that CQ. It returns the CQ with
+    /// what the application keeps, such as the QP.
     ///
     /// # Errors
     /// The device could not start a request (such as `ENODEV`, `ENETUNREACH`), `attach` has failed, the peer has

@@ -3,12 +3,15 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use cmid_tokio::proto::datapath::{Attaching, Completion, CreateError, DataPath};
+use cmid_tokio::proto::{Observer, StepRecord};
 use cmid_tokio::sim::{Clock, SimDevice};
-use cmid_tokio::{Connection, Incoming, Listener, Options};
+use cmid_tokio::{Connection, Incoming, ListenOptions, Listener, Options};
 use common::{LIMIT, Side, World, attach, ends, server};
 use tokio::runtime::{Builder, Runtime};
 
@@ -40,6 +43,46 @@ fn values_and_futures_are_send_if_the_device_is() {
     let _compiles = values::<SimDevice>;
     let world = World::new(Clock::Real);
     drop(is_send(Connection::connect(world.client.device(), server(), &Options::default(), attach)));
+}
+
+/// Counts the observers that have seen a step.
+#[derive(Debug)]
+struct Witness {
+    count: Arc<AtomicUsize>,
+    has_seen: bool,
+}
+
+impl Observer for Witness {
+    fn step(&mut self, _record: &StepRecord<'_>) {
+        self.count.fetch_add(usize::from(!std::mem::replace(&mut self.has_seen, true)), Ordering::Relaxed);
+    }
+
+    fn sibling(&self) -> Self {
+        Witness { count: Arc::clone(&self.count), has_seen: false }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_listener_and_each_connection_have_an_observer_of_their_own() {
+    let (world, count) = (World::paused(), Arc::<AtomicUsize>::default());
+    let witness = || Witness { count: Arc::clone(&count), has_seen: false };
+    let (listening, options) = (ListenOptions::default(), Options::default());
+    let mut listener = Listener::observed(world.server.device(), witness(), server(), &listening).unwrap();
+    for number in 1..3 {
+        let accept = async { listener.accept().await?.accept(&options, attach).await };
+        let connect = Connection::observed(world.client.device(), witness(), server(), &options, attach);
+        let ((mut connection, _port), (mut peer, _peers_port)) =
+            ends(async { tokio::try_join!(accept, connect) }).await.unwrap();
+        assert_eq!(count.load(Ordering::Relaxed), 1 + 2 * number);
+        let (id, drive) = connection.parts();
+        assert_eq!(drive.peer_addr(id).unwrap(), peer.local_addr().unwrap());
+        let (ended, closed) = ends(async { tokio::join!(peer.disconnect(LIMIT), connection.closed()) }).await;
+        ended.unwrap();
+        closed.unwrap();
+        connection.parts().1.core().check();
+        peer.parts().1.core().check();
+    }
+    listener.parts().1.core().check();
 }
 
 /// Waits for a message in a runtime of this thread.
