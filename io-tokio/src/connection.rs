@@ -10,7 +10,6 @@ use cmid_proto::handshake::{Connected, Dial};
 use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
-use tokio::time::Instant;
 
 use crate::clock;
 use crate::options::Options;
@@ -125,7 +124,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.port.local_addr()
+        Ok(self.port.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the peer's address.
@@ -133,7 +132,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.port.peer_addr()
+        Ok(self.port.drive.peer_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
@@ -205,8 +204,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
                 // Earlier completions cause no notification.
                 continue;
             }
-            let ended = self.end()?;
-            if let Some(end) = ended {
+            if let Some(end) = self.end()? {
                 let now = clock::now();
                 if self.cq.is_idle() || now >= *self.flushed_by.get_or_insert(now.after(FLUSH_LIMIT)) {
                     return end.map(|()| 0);
@@ -244,8 +242,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             } else if clock::now() >= end {
                 return Err(Errno::ETIMEDOUT.into());
             }
-            let due = earlier(self.port.drive.next_timeout().and_then(clock::instant), clock::instant(end));
-            until(due, |context| self.port.poll_readable(context)).await?;
+            let due = self.port.drive.next_timeout().map_or(end, |due| due.min(end));
+            until(clock::instant(due), |context| self.port.poll_readable(context)).await?;
         }
         match self.port.drive.core().sync_result(self.port.id) {
             Some(Err(errno)) => Err(errno.into()),
@@ -295,8 +293,4 @@ pub(crate) fn attach_with<D: DataPath, O: Observer, Q>(
         drive.set_ece(id, ece)?;
     }
     drive.attach_qp(id, attach)
-}
-
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    one.into_iter().chain(other).min()
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use cmid_proto::datapath::{Attaching, CreateError, DataPath};
 use cmid_proto::handshake;
-use cmid_proto::{CmEvent, CmOption, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
+use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
 use tokio::task::consume_budget;
 
 use crate::clock;
@@ -61,7 +61,7 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.port.local_addr()
+        Ok(self.port.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
@@ -141,7 +141,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.port.peer_addr()
+        Ok(self.port.drive.peer_addr(self.port.id)?)
     }
 
     /// Returns the local address that the peer connected to.
@@ -149,7 +149,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.port.local_addr()
+        Ok(self.port.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have, such as reading the peer's options of
@@ -185,8 +185,7 @@ impl<D: DataPath, O: Observer> Incoming<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
     ) -> io::Result<(Connection<D, O>, Q)> {
         let Incoming { mut port, request } = self;
-        let settings: &[CmOption] = options.settings;
-        port.set(settings)?;
+        port.set(options.settings)?;
         let deadline = clock::now().after(options.timeout);
         let (param, private_data) = (options.param, options.private_data);
         let mut serve = request.accept(&mut port.drive, param, private_data, deadline, |drive, id| {

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
 use cmid_proto::handshake::Connected;
@@ -68,14 +67,6 @@ impl<D: Pollable, O: Observer> Port<D, O> {
 
     pub(crate) fn state(&self) -> State {
         self.drive.core().state(self.id).unwrap_or(State::Destroying)
-    }
-
-    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.drive.local_addr(self.id)?)
-    }
-
-    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.drive.peer_addr(self.id)?)
     }
 
     /// Ends the registration in the runtime.

@@ -68,6 +68,14 @@ pub async fn ping<D: DataPath>(device: D, peer: SocketAddr, messages: u32) -> io
         bytes += echo.len();
     }
     connection.disconnect(LIMIT).await?;
+    // The posted receives come back, and perhaps a send whose ack was under way.
+    let (mut one, mut flushed) = ([Completion::default()], 0);
+    while connection.next_completions(&mut one).await? > 0 {
+        flushed += u32::from(one[0].status == WcStatus::WR_FLUSH_ERR);
+    }
+    if flushed < SLOTS {
+        return Err(io::Error::other(format!("{flushed} of {SLOTS} receives came back")));
+    }
     Ok(bytes)
 }
 
