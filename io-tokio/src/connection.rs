@@ -197,7 +197,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
                 return Ok(polled);
             }
             if !self.is_armed {
-                // One that is not taken would leave the descriptor readable, without an edge for the next one.
+                // They would accumulate in the kernel.
                 self.cq.take_notifications()?;
                 self.cq.arm()?;
                 self.is_armed = true;

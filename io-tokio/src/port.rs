@@ -5,9 +5,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use cmid_proto::handshake::Connected;
-use cmid_proto::{
-    CmOption, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, PortSpace, State, Time,
-};
+use cmid_proto::{CmOption, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, PortSpace, State};
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock;
@@ -19,7 +17,7 @@ const BUDGET: usize = 256;
 /// A drive with one id in synchronous mode, which has its own channel. Nothing of it is in a future: a future that is
 /// dropped loses no event, and the next one continues from the state of the id.
 ///
-/// Dropping it destroys the id.
+/// Dropping it destroys the id, because the channel is closed with the device.
 #[derive(Debug)]
 pub(crate) struct Port<D: Pollable, O: Observer> {
     pub(crate) drive: Drive<D, (), O>,
@@ -27,15 +25,6 @@ pub(crate) struct Port<D: Pollable, O: Observer> {
     watch: Watch,
     /// Whether the channel may have an event that was not read.
     is_unread: bool,
-}
-
-impl<D: Pollable, O: Observer> Drop for Port<D, O> {
-    fn drop(&mut self) {
-        if self.drive.core().state(self.id).is_some() {
-            // It fails only if the device does. The drop of the device then ends the id.
-            let _ = self.drive.destroy(self.id, Time::NEVER);
-        }
-    }
 }
 
 /// A drive without ids.

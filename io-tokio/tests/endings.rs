@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::{self, ErrorKind};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmid_tokio::proto::datapath::{Completion, WcStatus};
@@ -123,6 +124,45 @@ async fn work_that_never_completes_delays_the_end_by_a_second() {
     assert!(took >= Duration::from_secs(1) && took < Duration::from_millis(1100), "{took:?}");
 }
 
+/// Nobody takes these events; at 32 of them a drive would read no more.
+#[tokio::test(start_paused = true)]
+async fn events_that_end_nothing_do_not_hide_the_end() {
+    let world = World::paused();
+    let [client, mut server] = world.connected().await;
+    let changes = async {
+        for _ in 0..100 {
+            world.server.fail_over();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        drop(client);
+    };
+    let (closed, ()) = ends(async { tokio::join!(server.connection.closed(), changes) }).await;
+    closed.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_come_before_a_limit_counts_even_if_nobody_looks_until_after_it() {
+    let world = World::new(Clock::Virtual);
+    let following = tokio::spawn(cmid_tokio::advance_with_clock(world.fabric.clone()));
+    let [mut client, server] = world.connected().await;
+    following.abort();
+    let mut disconnect = std::pin::pin!(client.connection.disconnect(LIMIT));
+    assert!(once(disconnect.as_mut()).await.is_none());
+    drop(server);
+    world.fabric.advance_by(Duration::from_millis(1));
+    tokio::time::advance(2 * LIMIT).await;
+    once(disconnect).await.unwrap().unwrap();
+}
+
+/// Polls a future once.
+async fn once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_removal_of_the_device_ends_each_wait() {
     for wait in 0..3 {
@@ -183,7 +223,6 @@ async fn a_reject_has_its_reason_and_a_silent_server_its_limit() {
 
 #[test]
 fn outside_of_a_runtime_a_wait_is_an_error_and_no_panic() {
-    use std::task::{Context, Poll, Waker};
     let world = World::new(Clock::Real);
     let mut listener = world.listener();
     let mut accept = std::pin::pin!(listener.accept());

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use cmid_tokio::Connection;
-use cmid_tokio::proto::datapath::Completion;
+use cmid_tokio::proto::datapath::{Completion, CompletionQueue};
 use cmid_tokio::sim::{Clock, SimDevice};
 use common::{LIMIT, RECEIVES, Side, World, ends};
 use tokio::sync::oneshot;
@@ -36,6 +36,7 @@ async fn exchange([client, server]: [Side; 2]) {
             let completion = next(&mut connection).await;
             assert!(completion.is_success() && completion.wr_id == u64::from(number));
         }
+        assert!(connection.cq().take_notifications().unwrap() <= 1, "notifications accumulate");
     };
     let Side { connection: mut other, port: mut other_port } = server;
     let receive = async {
