@@ -55,7 +55,7 @@
 //! # Time limits
 //!
 //! Limits are on tokio's clock, with a resolution of a millisecond. In tests it can be paused
-//! (`tokio::time::pause`), with a simulated fabric that [follows it](advance_with_clock):
+//! (`tokio::time::pause`), with a simulated fabric that follows it (`advance_with_clock`, with the feature `sim`):
 //!
 #![cfg_attr(feature = "sim", doc = "```")]
 #![cfg_attr(not(feature = "sim"), doc = "```ignore")]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cmid_tokio::proto::datapath::{Completion, DataPath, WcOpcode, WcStatus};
 use cmid_tokio::{Connection, Incoming, Listener, Options};
+use tokio::time::{Instant, timeout};
 
 use port::{Port, SIZE, SLOTS};
 
@@ -77,6 +78,22 @@ pub async fn ping<D: DataPath>(device: D, peer: SocketAddr, messages: u32) -> io
         return Err(io::Error::other(format!("{flushed} of {SLOTS} receives came back")));
     }
     Ok(bytes)
+}
+
+/// Begins a connect, and drops its future after a time. Returns how long the drop took.
+///
+/// # Errors
+/// The connect has failed before.
+pub async fn give_up<D: DataPath>(device: D, peer: SocketAddr, after: Duration) -> io::Result<Duration> {
+    let options = Options::default();
+    let mut connect = Box::pin(Connection::connect(device, peer, &options, Port::attach));
+    if let Ok(connected) = timeout(after, &mut connect).await {
+        // A drop of the connection itself.
+        drop(connected?);
+    }
+    let begun = Instant::now();
+    drop(connect);
+    Ok(begun.elapsed())
 }
 
 /// Waits for a message, and posts its receive again.

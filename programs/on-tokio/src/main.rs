@@ -4,11 +4,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use cmid_tokio::Listener;
 use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::sim::{Clock, Config, Fabric};
+
+/// A drop waits for nobody. An emulated machine may stall for a part of a second.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Echoes messages over RDMA connections.
 #[derive(Debug, Parser)]
@@ -29,6 +33,9 @@ struct Args {
     /// The number of messages of each client.
     #[arg(long, default_value_t = 100)]
     messages: u32,
+    /// The number of connects whose futures are dropped first, each a millisecond later than the one before.
+    #[arg(long, default_value_t = 0)]
+    drops: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,6 +78,12 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
         tokio::spawn(on_tokio::serve(Listener::bind(device.sibling(), args.address)?));
     }
     let (peer, messages) = (args.address, args.messages);
+    for after in (0..args.drops).map(|number| Duration::from_millis(number.into())) {
+        let took = on_tokio::give_up(device.sibling(), peer, after).await?;
+        if took > AT_ONCE {
+            return Err(io::Error::other(format!("a connect was dropped after {after:?}, which took {took:?}")));
+        }
+    }
     let ping = |_| tokio::spawn(on_tokio::ping(device.sibling(), peer, messages));
     let clients: Vec<_> = (0..args.clients).map(ping).collect();
     for client in clients {
