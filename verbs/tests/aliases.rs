@@ -87,7 +87,7 @@ fn is_of_word(c: char) -> bool {
 
 /// The aliases in the sources of the product crates.
 fn aliases() -> BTreeSet<String> {
-    let text = sources(&["proto", "verbs", "io-common", "io-mio", "io-epoll", "io-blocking"]);
+    let text = sources(&["proto", "verbs", "io-common", "io-mio", "io-epoll", "io-blocking", "io-tokio"]);
     let attributes = text.split("#[doc(alias").skip(1).filter_map(|rest| rest.split(")]").next());
     attributes.flat_map(|attribute| attribute.split('"').skip(1).step_by(2)).map(str::to_owned).collect()
 }

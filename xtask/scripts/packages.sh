@@ -12,7 +12,7 @@ trap 'rm -rf "$outside"' EXIT
 CARGO_TARGET_DIR=$target cargo publish --workspace --dry-run --allow-dirty "$@"
 
 # The same packages as files.
-products="cmid-blocking cmid-epoll cmid-io-common cmid-mio cmid-proto cmid-sim cmid-trace cmid-verbs"
+products="cmid-blocking cmid-epoll cmid-io-common cmid-mio cmid-proto cmid-sim cmid-tokio cmid-trace cmid-verbs"
 rm -f "$target"/package/*.crate
 # shellcheck disable=SC2046
 CARGO_TARGET_DIR=$target cargo package --no-verify --allow-dirty $(printf -- '--package %s ' $products)
@@ -22,7 +22,7 @@ mkdir "$outside/cmid"
 for crate in $products; do
     tar -xzf "$target/package/$crate"-*.crate -C "$outside"
     folder=${crate#cmid-}
-    case $folder in mio | epoll | blocking) folder=io-$folder ;; esac
+    case $folder in mio | epoll | blocking | tokio) folder=io-$folder ;; esac
     mv "$outside/$crate"-* "$outside/cmid/$folder"
     for file in README.md LICENSE-MIT LICENSE-APACHE; do
         [ -s "$outside/cmid/$folder/$file" ] || { echo "$crate: the package has no $file"; exit 1; }

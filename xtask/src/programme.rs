@@ -55,9 +55,9 @@ const fn differential_on_siw(backend: Backend) -> Work {
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = Cargo(
     "build --release --lib --bins -p cmid-check -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p replog -p ticker -p udping -p wildcard --features \
+     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p on-tokio -p replog -p ticker -p udping -p wildcard --features \
      cmid-check/verbs,cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
-     loops/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
+     loops/verbs,on-tokio/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
 );
 
 /// The scenarios of conformance of a speed, on a driver, with a program and variables.
@@ -156,6 +156,7 @@ const STEPS: &[Step] = &[
     step("cmtime against rdma-core's", 40, vm(ANY, Librdmacm, 300, &[CMTIME])),
     step("datagrams and multicast", 40, vm(ANY, Librdmacm, 600, &["ours=@udping sh pairs+datagrams"])),
     step("each event loop on soft-RoCE", 20, vm(ANY, Own, 120, &["@loops --device verbs"])),
+    step("an echo on tokio", 20, vm(ANY, Own, 120, &["@on-tokio --device verbs --drops 60"])),
     step("market data and orders", 20, vm(ANY, Own, 120, &["@ticker demo --device verbs --ticks 500"])),
     step("errors of users of replog and ticker", 40, vm(ANY, Own, 300, &["replog=@replog ticker=@ticker sh user-errors"])),
     step("a replicated log under kills", 60, vm(ANY, Own, 300, &["@replog torture --election-timeout 1000"])),

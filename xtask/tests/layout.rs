@@ -9,11 +9,11 @@ use std::process::Command;
 
 /// The files and folders of the top level, without dot files.
 const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
-    benches docs examples fuzz io-blocking io-common io-epoll io-mio programs proto sim tests trace verbs xtask";
+    benches docs examples fuzz io-blocking io-common io-epoll io-mio io-tokio programs proto sim tests trace verbs xtask";
 
 /// The product crates. Also the crates that an example consists of are permitted.
-const PRODUCT: [&str; 7] =
-    ["cmid-blocking", "cmid-epoll", "cmid-mio", "cmid-proto", "cmid-sim", "cmid-trace", "cmid-verbs"];
+const PRODUCT: [&str; 8] =
+    ["cmid-blocking", "cmid-epoll", "cmid-mio", "cmid-proto", "cmid-sim", "cmid-tokio", "cmid-trace", "cmid-verbs"];
 
 /// The maximum number of lines of an example.
 const EXAMPLE: usize = 300;

@@ -48,6 +48,15 @@ pub trait CompletionQueue: Send {
     #[doc(alias = "ibv_resize_cq")]
     fn resize(&mut self, depth: u32) -> Result<(), CreateError>;
 
+    /// Whether every work request of its queues has ended, and its completion was polled. Receives of shared receive
+    /// queues do not count. An unsignaled request ends as in [`CompletionQueue::poll`]: with the completion of a later
+    /// one.
+    ///
+    /// After a disconnect it tells whether the device has flushed all work requests. It may never become true, if an
+    /// unsignaled request has succeeded and no other has followed, and for a receive that is posted after the end on a
+    /// device that does not look at it (soft-RoCE). So wait for it with a time limit.
+    fn is_idle(&self) -> bool;
+
     /// Requests one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after this call,
     /// because earlier completions cause no notification.
     ///

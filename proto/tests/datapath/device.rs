@@ -232,6 +232,10 @@ impl CompletionQueue for Cq {
         Ok(())
     }
 
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         Ok(())
     }

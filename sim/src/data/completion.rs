@@ -130,6 +130,10 @@ impl CqState {
         }
     }
 
+    pub(crate) fn has_completions(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Whether an unpolled completion pins a region of a domain.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.ready.iter().any(|ready| ready.pd == pd && ready.pins.contains(&key))

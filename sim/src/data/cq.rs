@@ -43,6 +43,10 @@ impl CompletionQueue for Cq {
         self.fabric.with(|world| world.resize_cq(self.device, self.no, depth)).map_err(CreateCall::ResizeCq.failed())
     }
 
+    fn is_idle(&self) -> bool {
+        self.fabric.with(|world| !world.queues.has_work(self.no))
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.request(Armed::Any)
     }

@@ -310,6 +310,14 @@ impl Queues {
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
+    /// Whether a CQ has an unpolled completion, or a QP of it has a work request without one.
+    pub(crate) fn has_work(&self, cq: CqNo) -> bool {
+        let reports = |pair: &Pair| {
+            (pair.send_cq == cq && !pair.filed.is_empty()) || (pair.recv_cq == cq && pair.unpolled_receives > 0)
+        };
+        self.cqs.get(&cq).is_some_and(CqState::has_completions) || self.pairs.any(|pair| reports(pair))
+    }
+
     /// Whether an unpolled completion pins a region: of an existing QP, or of a destroyed one that has left the
     /// completion.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {

@@ -116,8 +116,11 @@ fn the_error_state_flushes() {
     c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
     env.client.disconnect(pair.client).unwrap();
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
+    assert!(!c.recv_cq.is_idle() && !c.send_cq.is_idle());
     ended(&mut c.recv_cq, &[(1, WcStatus::WR_FLUSH_ERR, WcOpcode::RECV, 0)]);
+    assert!(c.recv_cq.is_idle() && !c.send_cq.is_idle());
     ended(&mut c.send_cq, &[(2, WcStatus::WR_FLUSH_ERR, WcOpcode::SEND, 0)]);
+    assert!(c.send_cq.is_idle());
     c.qp.post_recv(3, here.sge(0..8)).unwrap();
     c.qp.post_send(SendWr::send(4, here.sge(0..8))).unwrap();
     ended(&mut c.recv_cq, &[(3, WcStatus::WR_FLUSH_ERR, WcOpcode::RECV, 0)]);

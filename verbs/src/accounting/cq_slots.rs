@@ -120,6 +120,13 @@ impl CqSlots {
         state.room = state.room.with_depth(depth);
     }
 
+    /// Whether no work request of a queue is in flight, and there is no destroyed queue that the poller does not know.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        let mut rings = state.entries.iter().filter_map(|entry| entry.wr_ring.as_ref());
+        rings.all(|wr_ring| wr_ring.is_idle()) && state.gone.is_empty()
+    }
+
     /// Reserves an id for a queue, and room for `capacity` completions.
     ///
     /// # Errors

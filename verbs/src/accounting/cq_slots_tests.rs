@@ -168,6 +168,27 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
 }
 
 #[test]
+fn a_cq_is_idle_when_nothing_is_in_flight_and_no_queue_may_have_left_completions() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
+    let ((gone, wr_ring, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
+    assert!(slot_cache.is_idle(&cq_slots));
+    let (left, other) = (post(&mut a, 10), post(&mut b, 20));
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 1);
+    assert!(!slot_cache.is_idle(&cq_slots));
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [other], 0), 1);
+    assert!(slot_cache.is_idle(&cq_slots));
+    post(&mut a, 11);
+    leave(&cq_slots, gone, &wr_ring);
+    // As above: after the poll that takes it over, and the one after it.
+    for _ in 0..2 {
+        assert!(!slot_cache.is_idle(&cq_slots));
+        assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
+        slot_cache.refresh(&cq_slots);
+    }
+    assert!(slot_cache.is_idle(&cq_slots));
+}
+
+#[test]
 fn a_queue_is_gone_when_the_handle_of_the_cq_is_dropped() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
     let mut queues: Vec<_> = (0..4).map(|_| queue(&cq_slots)).collect();

@@ -153,6 +153,11 @@ impl SlotCache {
         self.gone.is_empty()
     }
 
+    /// Whether no work request is in flight, and no destroyed queue may have left completions.
+    pub(crate) fn is_idle(&self, cq_slots: &CqSlots) -> bool {
+        self.none_gone() && cq_slots.is_idle()
+    }
+
     /// Whether no destroyed queue is known that may have left completions.
     pub(crate) fn none_gone(&self) -> bool {
         self.gone.is_empty() && self.going.is_empty()

@@ -148,6 +148,10 @@ impl CompletionQueue for Cq {
         self.inner.resize(depth).map_err(CreateCall::ResizeCq.failed())
     }
 
+    fn is_idle(&self) -> bool {
+        self.slot_cache.is_idle(&self.inner.cq_slots)
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.request_notification(false)
     }

@@ -195,6 +195,10 @@ impl CompletionQueue for QuietCq {
         self.0.resize(depth)
     }
 
+    fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+
     fn arm(&self) -> Result<(), Errno> {
         self.0.arm()
     }

@@ -1,0 +1,296 @@
+//! The active side, and established connections of both sides.
+
+use std::io;
+use std::net::SocketAddr;
+use std::task::Poll;
+use std::time::Duration;
+
+use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath};
+use cmid_proto::handshake::{Connected, Dial};
+use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
+use cmid_proto::{State, Time};
+use tokio::task::consume_budget;
+
+use crate::clock;
+use crate::options::Options;
+use crate::port::{Port, until};
+use crate::watch::Watch;
+
+/// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
+/// connection.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
+
+/// A connection: an id with its own event channel, and the CQ of its QP. One task at a time uses it.
+///
+/// Its methods take `&mut self`, and their futures keep nothing: a branch of `tokio::select!` that has lost may have
+/// been at any point, and the next call continues there. So one task can wait for completions, and for what other tasks
+/// send it, such as the order to disconnect. The QP is not part of it, and can be used by another task.
+///
+/// Dropping it ends the connection at once, as destroying an id does. It does not wait for the peer.
+///
+/// `Send` if the device is, and not `Sync`. It moves between the threads of its runtime; see
+/// [`leave_runtime`](Connection::leave_runtime) for another runtime.
+#[derive(Debug)]
+pub struct Connection<D: DataPath, O: Observer = ()> {
+    port: Port<D, O>,
+    cq: D::Cq,
+    watch: Watch,
+    /// Whether the CQ notifies of its next completion.
+    is_armed: bool,
+    /// The time until which work requests may complete after the end of the connection.
+    flushed_by: Option<Time>,
+    param: ReceivedParam,
+    private_data: PrivateData,
+}
+
+impl<D: DataPath> Connection<D> {
+    /// Connects to a listening peer. `attach` is called once the id has a device. It creates a CQ with a
+    /// completion channel of its own, and the QP, whose sends and receives both report to that CQ. It returns the CQ with
+    /// what the application keeps, such as the QP.
+    ///
+    /// # Errors
+    /// The device could not start a request (such as `ENODEV`, `ENETUNREACH`), `attach` has failed, the peer has
+    /// rejected the request or is unreachable, or [`Options::timeout`] has passed (`TimedOut`). The inner error is a
+    /// [`HandshakeError`](cmid_proto::handshake::HandshakeError), with the event that ended the handshake. An error
+    /// releases all resources of the connection.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connect: the id is destroyed, and what `attach` has returned is dropped. A peer that
+    /// has accepted sees the end of the connection.
+    pub async fn connect<Q>(
+        device: D,
+        peer: SocketAddr,
+        options: &Options<'_>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
+    ) -> io::Result<(Self, Q)> {
+        Connection::observed(device, (), peer, options, attach).await
+    }
+}
+
+impl<D: DataPath, O: Observer> Connection<D, O> {
+    /// As [`connect`](Connection::connect), with an observer of each step.
+    ///
+    /// # Errors
+    /// As [`connect`](Connection::connect), whose cancel safety holds too.
+    pub async fn observed<Q>(
+        device: D,
+        observer: O,
+        peer: SocketAddr,
+        options: &Options<'_>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
+    ) -> io::Result<(Self, Q)> {
+        let mut port = Port::new(device, observer, Limits::SINGLE, options.settings)?;
+        let deadline = clock::now().after(options.timeout);
+        let mut dial = Dial::start_on(&mut port.drive, port.id, &options.to(peer), deadline)?;
+        let mut attach = Some(attach);
+        let connected = port.shake_hands(|drive| {
+            let connected = dial.poll(drive, |drive, id| {
+                let attach = attach.take().ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
+                attach_with(drive, id, options, attach)
+            })?;
+            Ok(connected)
+        });
+        let connected = connected.await?;
+        Ok(Connection::of(port, connected))
+    }
+
+    /// Wraps the id of a handshake.
+    pub(crate) fn of<Q>(port: Port<D, O>, connected: Connected<(D::Cq, Q)>) -> (Self, Q) {
+        let Connected { attached: (cq, attached), param, private_data, .. } = connected;
+        let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
+        (Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached)
+    }
+
+    /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
+    #[must_use]
+    pub fn param(&self) -> ReceivedParam {
+        self.param
+    }
+
+    /// Returns the peer's private data, of its reply or its connection request, padded with zeros by the transport.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    /// Returns the state of the connection after the events that have been read.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.port.state()
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.port.drive.local_addr(self.port.id)?)
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.port.drive.peer_addr(self.port.id)?)
+    }
+
+    /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
+        (self.port.id, &mut self.port.drive)
+    }
+
+    /// Returns the CQ, to poll it without waiting.
+    pub fn cq(&mut self) -> &mut D::Cq {
+        &mut self.cq
+    }
+
+    /// Ends the registration in the runtime that has polled the connection. The next future registers it in the
+    /// runtime that polls it, which may be on another thread. Nothing is lost in between: events and completions wait in
+    /// the kernel.
+    pub fn leave_runtime(&mut self) {
+        self.port.leave_runtime();
+        self.watch = Watch::default();
+    }
+
+    /// Waits until the connection has ended: the peer has disconnected, or this side has. Confirms the peer's disconnect,
+    /// which flushes the own QP. [`next_completions`](Connection::next_completions) then returns what is left, and ends.
+    /// A task that waits for completions need not call this.
+    ///
+    /// # Errors
+    /// `ENODEV` if the device was removed, `ECONNRESET` if the device has failed the connection; or the channel cannot
+    /// be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing. The end of the connection is a state: each later call returns it.
+    pub async fn closed(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(end) = self.end()? {
+                return end;
+            }
+            self.port.ready().await?;
+        }
+    }
+
+    /// Waits for completions, successful or not, puts them into `into` oldest first, and returns their number. Returns 0
+    /// only at the end of the connection, when all work requests have completed: after a disconnect of either side the
+    /// posted ones complete with `WR_FLUSH_ERR`. `into` must not be empty.
+    ///
+    /// Those that do not complete within a second after the end are not waited for: see
+    /// [`CompletionQueue::is_idle`], also for the receives that another QP on the same CQ has posted.
+    ///
+    /// A failed completion means that the QP has failed. The connection itself has not ended then, and the peer does not
+    /// know: [`disconnect`](Connection::disconnect), or drop it. A peer that has lost its power is noticed by a send that
+    /// fails, and by nothing else.
+    ///
+    /// # Errors
+    /// At the end, as [`closed`](Connection::closed); before it, the errno of the CQ.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has taken no completion.
+    pub async fn next_completions(&mut self, into: &mut [Completion]) -> io::Result<usize> {
+        loop {
+            // Other tasks run, if the CQ is never empty.
+            consume_budget().await;
+            let polled = self.cq.poll(into)?;
+            if polled > 0 {
+                return Ok(polled);
+            }
+            if !self.is_armed {
+                // They would accumulate in the kernel.
+                self.cq.take_notifications()?;
+                self.cq.arm()?;
+                self.is_armed = true;
+                // Earlier completions cause no notification.
+                continue;
+            }
+            if let Some(end) = self.end()? {
+                let now = clock::now();
+                if self.cq.is_idle() || now >= *self.flushed_by.get_or_insert(now.after(FLUSH_LIMIT)) {
+                    return end.map(|()| 0);
+                }
+            }
+            self.ready().await?;
+        }
+    }
+
+    /// Disconnects, and waits for the peer's confirmation: its own disconnect, or the drop of its connection; a task of
+    /// it that waits for completions or for [`closed`](Connection::closed) confirms as well. Returns at once if the
+    /// connection has ended already. Packets of the connection may still be under way afterwards.
+    ///
+    /// # Errors
+    /// `TimedOut` if the peer does not confirm within `limit`; the own side has disconnected nevertheless. Otherwise as
+    /// [`closed`](Connection::closed).
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the request back, once it was polled. The next call continues to wait, within
+    /// the smaller limit.
+    pub async fn disconnect(&mut self, limit: Duration) -> io::Result<()> {
+        let end = clock::now().after(limit);
+        if let Some(ended) = self.end()? {
+            if !self.port.is_busy() {
+                return ended;
+            }
+        } else {
+            self.port.drive.disconnect(self.port.id, end)?;
+        }
+        loop {
+            // What was read before the limit counts.
+            self.port.settle()?;
+            if !self.port.is_busy() {
+                break;
+            } else if clock::now() >= end {
+                return Err(Errno::ETIMEDOUT.into());
+            }
+            let due = self.port.drive.next_timeout().map_or(end, |due| due.min(end));
+            until(clock::instant(due), |context| self.port.poll_readable(context)).await?;
+        }
+        match self.port.drive.core().sync_result(self.port.id) {
+            Some(Err(errno)) => Err(errno.into()),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+
+    /// Reads events, and confirms a disconnect of the peer. Returns how the connection has ended, if it has.
+    fn end(&mut self) -> io::Result<Option<io::Result<()>>> {
+        self.port.settle()?;
+        let mut state = self.port.state();
+        if state == State::PeerClosed {
+            self.port.drive.disconnect(self.port.id, Time::NEVER)?;
+            state = self.port.state();
+        }
+        let failures = [(State::Removed, Errno::ENODEV), (State::Failed, Errno::ECONNRESET)];
+        let failure = failures.into_iter().find(|(failed, _)| *failed == state).map(|(_, errno)| errno);
+        let end = failure.map_or(Ok(()), |errno| Err(errno.into()));
+        Ok((state != State::Connected).then_some(end))
+    }
+
+    /// Waits until there may be an event or a completion, or a deadline has come.
+    async fn ready(&mut self) -> io::Result<()> {
+        let due = self.port.drive.next_timeout().into_iter().chain(self.flushed_by).min().and_then(clock::instant);
+        let Connection { port, cq, watch, is_armed, .. } = self;
+        // Moved into it: the future would else need a CQ that is `Sync`.
+        until(due, move |context| {
+            let is_notified = watch.poll(cq.fd(), context)?.is_ready();
+            *is_armed &= !is_notified;
+            match port.poll_readable(context)? {
+                Poll::Pending if !is_notified => Poll::Pending,
+                Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
+            }
+        })
+        .await
+    }
+}
+
+/// Sets the options of enhanced connection establishment, then attaches the QP.
+pub(crate) fn attach_with<D: DataPath, O: Observer, Q>(
+    drive: &mut Drive<D, (), O>,
+    id: IdKey,
+    options: &Options<'_>,
+    attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
+) -> Result<Q, Error> {
+    if let Some(ece) = options.ece {
+        drive.set_ece(id, ece)?;
+    }
+    drive.attach_qp(id, attach)
+}

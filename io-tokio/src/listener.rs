@@ -1,0 +1,197 @@
+//! The passive side.
+
+use std::io;
+use std::net::SocketAddr;
+
+use cmid_proto::datapath::{Attaching, CreateError, DataPath};
+use cmid_proto::handshake;
+use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
+use tokio::task::consume_budget;
+
+use crate::clock;
+use crate::connection::{Connection, attach_with};
+use crate::options::{ListenOptions, Options};
+use crate::port::{Port, drive};
+
+/// Limit of requests that a listener has read from the kernel and the application has not taken.
+const WAITING: u32 = 1024;
+
+/// Accepts connection requests on an address. Dropping it rejects the requests that are not taken.
+#[derive(Debug)]
+pub struct Listener<D: Pollable, O: Observer = ()> {
+    port: Port<D, O>,
+}
+
+impl<D: Pollable> Listener<D> {
+    /// Binds to an address and listens. Port 0 selects a free port, see [`local_addr`](Listener::local_addr). Needs no
+    /// runtime.
+    ///
+    /// # Errors
+    /// The errno of the device, such as `EADDRINUSE`, `EADDRNOTAVAIL` or `ENODEV`.
+    pub fn bind(device: D, addr: SocketAddr) -> io::Result<Self> {
+        Listener::bind_with(device, addr, &ListenOptions::default())
+    }
+
+    /// As [`bind`](Listener::bind), with options.
+    ///
+    /// # Errors
+    /// As [`bind`](Listener::bind).
+    pub fn bind_with(device: D, addr: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Self> {
+        Listener::observed(device, (), addr, options)
+    }
+}
+
+impl<D: Pollable, O: Observer> Listener<D, O> {
+    /// As [`bind_with`](Listener::bind_with), with an observer of each step. Each connection has its
+    /// [sibling](Observer::sibling).
+    ///
+    /// # Errors
+    /// As [`bind`](Listener::bind).
+    pub fn observed(device: D, observer: O, addr: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Self> {
+        // One channel for the listener, and one for a request that moves to its own drive.
+        let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
+        let mut port = Port::new(device, observer, limits, options.settings)?;
+        port.drive.bind(port.id, addr)?;
+        port.drive.listen(port.id, options.backlog)?;
+        Ok(Listener { port })
+    }
+
+    /// Returns the address of the listener.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.port.drive.local_addr(self.port.id)?)
+    }
+
+    /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
+        (self.port.id, &mut self.port.drive)
+    }
+
+    /// As [`Connection::leave_runtime`].
+    pub fn leave_runtime(&mut self) {
+        self.port.leave_runtime();
+    }
+
+    /// Waits for the next connection request.
+    ///
+    /// # Errors
+    /// `ENODEV` if the device is removed; a listener on a wildcard address has no device, and does not end. Also if the
+    /// request cannot move to an event channel of its own, for lack of descriptors (`EMFILE`): the peer is then
+    /// rejected, and the listener continues.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has taken no request.
+    pub async fn accept(&mut self) -> io::Result<Incoming<D, O>> {
+        loop {
+            // Other tasks run, if there is always a request.
+            consume_budget().await;
+            while let Some(event) = self.port.next_event() {
+                match event.cm() {
+                    Some(CmEvent::ConnectRequest) => return self.hand_over(event),
+                    // The next call finds the state.
+                    Some(CmEvent::DeviceRemoval) => return Err(Errno::ENODEV.into()),
+                    // A change of the link address does not affect a listener.
+                    Some(_) | None => {}
+                }
+            }
+            if self.port.state() != State::Listening {
+                return Err(Errno::ENODEV.into());
+            }
+            if !self.port.turn()? {
+                self.port.ready().await?;
+            }
+        }
+    }
+
+    /// Moves a new id to its own drive, which another thread can use.
+    fn hand_over(&mut self, request: Event) -> io::Result<Incoming<D, O>> {
+        let from = &mut self.port.drive;
+        let request = handshake::Incoming::new(from, request).map_err(|_not_a_request| Errno::EINVAL)?;
+        let released = request.release(from)?;
+        let mut drive = drive(from.device().sibling(), from.observer().sibling(), Limits::SINGLE);
+        let request = released.adopt(&mut drive, None)?;
+        Ok(Incoming { port: Port::of(drive, request.id()), request })
+    }
+}
+
+/// A connection request that is not answered yet. Dropping it rejects the peer.
+#[derive(Debug)]
+pub struct Incoming<D: Pollable, O: Observer = ()> {
+    port: Port<D, O>,
+    request: handshake::Incoming,
+}
+
+impl<D: Pollable, O: Observer> Incoming<D, O> {
+    /// Returns the peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
+    #[must_use]
+    pub fn param(&self) -> ReceivedParam {
+        self.request.param()
+    }
+
+    /// Returns the peer's private data, padded with zeros by the transport.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        self.request.private_data()
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.port.drive.peer_addr(self.port.id)?)
+    }
+
+    /// Returns the local address that the peer connected to.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.port.drive.local_addr(self.port.id)?)
+    }
+
+    /// Returns the id and its drive, for requests that this type does not have, such as reading the peer's options of
+    /// enhanced connection establishment. Do not migrate the id.
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
+        (self.port.id, &mut self.port.drive)
+    }
+
+    /// Rejects the request with `reason` as private data, at most 148 bytes.
+    ///
+    /// # Errors
+    /// Refused if the reason is too long, or `EINVAL` if the peer no longer waits.
+    pub fn reject(self, reason: &[u8]) -> io::Result<()> {
+        let Incoming { mut port, request } = self;
+        Ok(request.reject(&mut port.drive, reason)?)
+    }
+}
+
+impl<D: DataPath, O: Observer> Incoming<D, O> {
+    /// Accepts the request and waits for the peer's confirmation. `attach` creates a CQ and the QP, as for
+    /// [`Connection::connect`].
+    ///
+    /// # Errors
+    /// `EINVAL` if the peer no longer waits; `attach` has failed; the connection was not established, or not within
+    /// [`Options::timeout`] (`TimedOut`). An error releases all resources of the connection.
+    ///
+    /// # Cancel safety
+    /// Dropping the future rejects the peer, or ends the connection: the id is destroyed, and what `attach` has returned
+    /// is dropped.
+    pub async fn accept<Q>(
+        self,
+        options: &Options<'_>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
+    ) -> io::Result<(Connection<D, O>, Q)> {
+        let Incoming { mut port, request } = self;
+        port.set(options.settings)?;
+        let deadline = clock::now().after(options.timeout);
+        let (param, private_data) = (options.param, options.private_data);
+        let mut serve = request.accept(&mut port.drive, param, private_data, deadline, |drive, id| {
+            attach_with(drive, id, options, attach)
+        })?;
+        let connected = port.shake_hands(|drive| Ok(serve.poll(drive)?)).await?;
+        Ok(Connection::of(port, connected))
+    }
+}

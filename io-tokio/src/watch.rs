@@ -1,0 +1,36 @@
+//! A descriptor of a device in a runtime.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+
+/// Waits for a descriptor in the runtime that has polled it first. It has a duplicate of the descriptor, so that the
+/// device may close its own at any time.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    fd: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Watch {
+    /// Ready once after the descriptor became readable. The caller then reads until nothing is left, because tokio
+    /// reports edges.
+    pub(crate) fn poll(&mut self, fd: BorrowedFd<'_>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let fd = match &mut self.fd {
+            Some(fd) => fd,
+            None => self.fd.insert(register(fd)?),
+        };
+        ready!(fd.poll_read_ready(context))?.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[allow(deprecated, reason = "an `OwnedFd` keeps its descriptor; the replacement is unsafe")]
+fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    // Otherwise the registration would panic.
+    Handle::try_current().map_err(io::Error::other)?;
+    AsyncFd::with_interest(fd.try_clone_to_owned()?, Interest::READABLE)
+}

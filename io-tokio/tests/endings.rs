@@ -1,0 +1,231 @@
+//! How connections end, by both sides and by one, and what a task sees that waits for completions only.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::io::{self, ErrorKind};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use cmid_tokio::proto::datapath::{Completion, WcStatus};
+use cmid_tokio::proto::{Errno, State};
+use cmid_tokio::sim::{Clock, SimDevice};
+use cmid_tokio::{Connection, Options};
+use common::{LIMIT, RECEIVES, Side, World, attach, ends, server};
+
+/// Takes completions until the end, and returns those of receives: successful ones, and flushed ones.
+async fn until_the_end(connection: &mut Connection<SimDevice>) -> io::Result<[usize; 2]> {
+    let (mut counts, mut some) = ([0; 2], [Completion::default(); 3]);
+    loop {
+        match connection.next_completions(&mut some).await? {
+            0 => return Ok(counts),
+            polled => {
+                for completion in &some[..polled] {
+                    assert!(completion.is_success() || completion.status == WcStatus::WR_FLUSH_ERR, "{completion:?}");
+                    counts[usize::from(!completion.is_success())] += 1;
+                }
+            }
+        }
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.kind() == io::Error::from(errno).kind()
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_sides_disconnect() {
+    let [mut client, mut server] = World::paused().connected().await;
+    let both = async { tokio::join!(client.connection.disconnect(LIMIT), server.connection.disconnect(LIMIT)) };
+    let (client, server) = ends(both).await;
+    client.unwrap();
+    server.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_completions_only_gets_what_is_left_and_the_end() {
+    let world = World::paused();
+    let [mut client, mut server] = world.connected().await;
+    let serve = tokio::spawn(async move {
+        let counts = until_the_end(&mut server.connection).await.unwrap();
+        // Both end together, and stay at the end.
+        ends(server.connection.closed()).await.unwrap();
+        assert_eq!(server.connection.next_completions(&mut [Completion::default()]).await.unwrap(), 0);
+        assert_eq!(server.connection.state(), State::TimeWait);
+        counts
+    });
+    for byte in 0..3 {
+        client.port.send(byte);
+        assert_eq!(client.connection.next_completions(&mut [Completion::default()]).await.unwrap(), 1);
+    }
+    // The server confirms by its wait for completions.
+    ends(client.connection.disconnect(LIMIT)).await.unwrap();
+    assert_eq!(ends(serve).await.unwrap(), [3, usize::from(RECEIVES) - 3]);
+    // The own disconnect has flushed the client's receives.
+    assert_eq!(ends(until_the_end(&mut client.connection)).await.unwrap(), [0, RECEIVES.into()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_were_not_polled_before_the_end_are_not_lost() {
+    let world = World::paused();
+    let [mut client, mut server] = world.connected().await;
+    (0..RECEIVES).for_each(|byte| client.port.send(byte));
+    for _ in 0..RECEIVES {
+        client.connection.next_completions(&mut [Completion::default()]).await.unwrap();
+    }
+    let (client, closed) =
+        ends(async { tokio::join!(client.connection.disconnect(LIMIT), server.connection.closed()) }).await;
+    client.unwrap();
+    closed.unwrap();
+    assert_eq!(ends(until_the_end(&mut server.connection)).await.unwrap(), [RECEIVES.into(), 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_confirms_and_ends_the_connection_of_the_peer() {
+    let world = World::paused();
+    let [client, mut server] = world.connected().await;
+    drop(client);
+    ends(server.connection.closed()).await.unwrap();
+    let [mut client, server] = world.connected().await;
+    let wait = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(server);
+    };
+    let (disconnected, ()) = ends(async { tokio::join!(client.connection.disconnect(LIMIT), wait) }).await;
+    disconnected.unwrap();
+    // The connection has ended, so these do not wait.
+    ends(client.connection.disconnect(LIMIT)).await.unwrap();
+    ends(client.connection.closed()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_confirms_nothing_lets_the_limit_pass() {
+    let [mut client, _server] = World::paused().connected().await;
+    let begun = tokio::time::Instant::now();
+    let error = ends(client.connection.disconnect(LIMIT)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    let took = begun.elapsed();
+    assert!(took >= LIMIT && took < LIMIT + Duration::from_millis(10), "{took:?}");
+}
+
+/// An unsignaled send that has succeeded ends with the completion of a later one, which never comes.
+#[tokio::test(start_paused = true)]
+async fn work_that_never_completes_delays_the_end_by_a_second() {
+    use cmid_tokio::proto::datapath::{MemoryRegion, QueuePair, SendWr};
+    let [mut client, server] = World::paused().connected().await;
+    let Side { connection, port } = &mut client;
+    port.qp.post_send(SendWr::send(1, port.mr.sge(0..1)).unsignaled()).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(server);
+    connection.closed().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(ends(until_the_end(connection)).await.unwrap(), [0, RECEIVES.into()]);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_millis(1100), "{took:?}");
+}
+
+/// Nobody takes these events; at 32 of them a drive would read no more.
+#[tokio::test(start_paused = true)]
+async fn events_that_end_nothing_do_not_hide_the_end() {
+    let world = World::paused();
+    let [client, mut server] = world.connected().await;
+    let changes = async {
+        for _ in 0..100 {
+            world.server.fail_over();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        drop(client);
+    };
+    let (closed, ()) = ends(async { tokio::join!(server.connection.closed(), changes) }).await;
+    closed.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_come_before_a_limit_counts_even_if_nobody_looks_until_after_it() {
+    let world = World::new(Clock::Virtual);
+    let following = tokio::spawn(cmid_tokio::advance_with_clock(world.fabric.clone()));
+    let [mut client, server] = world.connected().await;
+    following.abort();
+    let mut disconnect = std::pin::pin!(client.connection.disconnect(LIMIT));
+    assert!(once(disconnect.as_mut()).await.is_none());
+    drop(server);
+    world.fabric.advance_by(Duration::from_millis(1));
+    tokio::time::advance(2 * LIMIT).await;
+    once(disconnect).await.unwrap().unwrap();
+}
+
+/// Polls a future once.
+async fn once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_the_device_ends_each_wait() {
+    for wait in 0..3 {
+        let world = World::paused();
+        let [mut client, _server] = world.connected().await;
+        let removed = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.client.remove_device();
+        };
+        let connection = &mut client.connection;
+        let waits = async {
+            match wait {
+                0 => connection.closed().await,
+                1 => connection.disconnect(LIMIT).await,
+                _ => until_the_end(connection).await.map(drop),
+            }
+        };
+        let (ended, ()) = ends(async { tokio::join!(waits, removed) }).await;
+        let error = ended.unwrap_err();
+        assert!(is(&error, Errno::ENODEV) || (wait == 2 && is(&error, Errno::EIO)), "{wait}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_the_device_ends_an_accept() {
+    let world = World::paused();
+    let mut listener = world.listener();
+    let removed = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.server.remove_device();
+    };
+    let (accepted, ()) = ends(async { tokio::join!(listener.accept(), removed) }).await;
+    assert!(is(&accepted.unwrap_err(), Errno::ENODEV));
+    assert!(is(&ends(listener.accept()).await.unwrap_err(), Errno::ENODEV));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reject_has_its_reason_and_a_silent_server_its_limit() {
+    let world = World::paused();
+    let options = Options { timeout: LIMIT, ..Options::default() };
+    let connect = || Connection::connect(world.client.device(), server(), &options, attach);
+    // Nobody listens.
+    assert_eq!(ends(connect()).await.err().unwrap().kind(), ErrorKind::ConnectionRefused);
+    let mut listener = world.listener();
+    let reject = async { listener.accept().await?.reject(b"no") };
+    let (connected, rejected) = ends(async { tokio::join!(connect(), reject) }).await;
+    rejected.unwrap();
+    let error = connected.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    // A request that is dropped is rejected.
+    let refuse = async { listener.accept().await.map(drop) };
+    let (connected, refused) = ends(async { tokio::join!(connect(), refuse) }).await;
+    refused.unwrap();
+    assert_eq!(connected.err().unwrap().kind(), ErrorKind::ConnectionRefused);
+    // A request that nobody takes.
+    assert_eq!(ends(connect()).await.err().unwrap().kind(), ErrorKind::TimedOut);
+}
+
+#[test]
+fn outside_of_a_runtime_a_wait_is_an_error_and_no_panic() {
+    let world = World::new(Clock::Real);
+    let mut listener = world.listener();
+    let mut accept = std::pin::pin!(listener.accept());
+    let polled = accept.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(_))));
+}

@@ -1,0 +1,93 @@
+//! Runs an echo server, clients, or both.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use cmid_tokio::Listener;
+use cmid_tokio::proto::datapath::DataPath;
+use cmid_tokio::sim::{Clock, Config, Fabric};
+
+/// A drop waits for nobody. An emulated machine may stall for a part of a second.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// Echoes messages over RDMA connections.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// What to run.
+    #[arg(value_enum, default_value_t = Part::Both)]
+    part: Part,
+    /// The device. On the simulated fabric only `both` has a peer.
+    #[arg(long, value_enum, default_value_t = Device::Sim)]
+    device: Device,
+    /// The address and port of the server.
+    #[arg(long, default_value = "10.99.0.2:7471")]
+    address: SocketAddr,
+    /// The number of connections at a time.
+    #[arg(long, default_value_t = 4)]
+    clients: u32,
+    /// The number of messages of each client.
+    #[arg(long, default_value_t = 100)]
+    messages: u32,
+    /// The number of connects whose futures are dropped first, each a millisecond later than the one before.
+    #[arg(long, default_value_t = 0)]
+    drops: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Both,
+    /// The server: until it is killed.
+    Serve,
+    /// The clients.
+    Ping,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Device {
+    /// The simulated fabric.
+    Sim,
+    /// A real RDMA device.
+    Verbs,
+}
+
+#[tokio::main]
+async fn main() -> io::Result<()> {
+    let args = Args::parse();
+    match args.device {
+        Device::Sim => {
+            let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+            run(&args, fabric.host(&[args.address.ip()]).device()).await
+        }
+        #[cfg(feature = "verbs")]
+        Device::Verbs => run(&args, cmid_tokio::verbs::Verbs::open()?).await,
+        #[cfg(not(feature = "verbs"))]
+        Device::Verbs => Err(io::Error::other("built without the feature `verbs`: there is only --device sim")),
+    }
+}
+
+async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
+    if args.part == Part::Serve {
+        return on_tokio::serve(Listener::bind(device, args.address)?).await;
+    }
+    if args.part == Part::Both {
+        tokio::spawn(on_tokio::serve(Listener::bind(device.sibling(), args.address)?));
+    }
+    let (peer, messages) = (args.address, args.messages);
+    for after in (0..args.drops).map(|number| Duration::from_millis(number.into())) {
+        let took = on_tokio::give_up(device.sibling(), peer, after).await?;
+        if took > AT_ONCE {
+            return Err(io::Error::other(format!("a connect was dropped after {after:?}, which took {took:?}")));
+        }
+    }
+    let ping = |_| tokio::spawn(on_tokio::ping(device.sibling(), peer, messages));
+    let clients: Vec<_> = (0..args.clients).map(ping).collect();
+    for client in clients {
+        println!("{} bytes came back", client.await??);
+    }
+    Ok(())
+}
