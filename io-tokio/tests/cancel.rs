@@ -215,7 +215,7 @@ fn a_wait_for_the_end_that_is_dropped_loses_neither_the_end_nor_what_is_flushed(
         while let polled @ 1.. = ends(server.connection.next_completions(&mut some)).await.unwrap() {
             flushed += polled;
         }
-        assert_eq!(flushed, RECEIVES.into());
+        assert_eq!(flushed, usize::from(RECEIVES));
         is_ready
     });
 }

@@ -92,6 +92,6 @@ async fn a_task_waits_for_completions_and_for_another_task_that_posts() {
     }
     stop.send(()).unwrap();
     let (successes, closed) = ends(async { tokio::join!(wait, server.connection.closed()) }).await;
-    assert_eq!(successes.unwrap(), RECEIVES.into());
+    assert_eq!(successes.unwrap(), usize::from(RECEIVES));
     closed.unwrap();
 }
