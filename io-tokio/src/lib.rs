@@ -13,8 +13,8 @@
 //! A value moves freely between the threads of its runtime, and to another runtime with
 //! [`Connection::leave_runtime`]. It has its own event channel, so no call of the kernel is necessary.
 //!
-//! The cost of a channel of its own: a listener has 2 descriptors, a connection 4, two of which are for its CQ. One of
-//! each two is the duplicate that the runtime has registered. To serve many more connections than descriptors, use
+//! The cost of a channel of its own: a listener has 2 descriptors, a connection 4, two of which are for its CQ; the
+//! device has its own. One of each two is the duplicate that the runtime has registered. To serve many more connections than descriptors, use
 //! `cmid-epoll`, where ids share channels.
 //!
 //! # Cancel safety

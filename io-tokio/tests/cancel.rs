@@ -237,3 +237,26 @@ fn a_disconnect_that_is_dropped_goes_on_and_the_next_call_waits_for_its_end() {
         is_ready
     });
 }
+
+#[test]
+fn a_listener_has_two_descriptors_and_a_connection_four() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = World::paused();
+        let before = descriptors();
+        let mut listener = world.listener();
+        assert!(polled(&world.fabric, 1, listener.accept()).await.is_none());
+        assert_eq!(descriptors(), before + 2);
+        drop(listener);
+        let [mut client, _server] = connected(&world).await;
+        let side = descriptors();
+        assert!(
+            polled(&world.fabric, 1, client.connection.next_completions(&mut [Completion::default()])).await.is_none()
+        );
+        // The server's does not wait for completions yet.
+        assert_eq!((side, descriptors()), (before + 6, before + 7));
+        drop(client);
+        assert_eq!(descriptors(), before + 3);
+    });
+}
