@@ -7,15 +7,20 @@
 //! the poll some providers write to it. Each completion of an accepted request is returned once, with the user's
 //! `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs that could
 //! not be destroyed.
+//!
+//! Requests own blocks. A request is over ([`Qp::is_over`]) only when it can neither be executed nor polled, and what the
+//! requests of a destroyed QP or SRQ own goes only then, and then does.
 
 mod device;
+
+use std::sync::{Arc, Weak};
 
 use cmid_verbs::proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode};
 use cmid_verbs::scripted::{Cq, Pd, Qp, Request, Srq};
 
 use crate::input::Input;
 use crate::say::say;
-use device::{Device, Queue, Wr};
+use device::{Device, Poster, Queue, Wr};
 
 /// PDs, CQs, and QP numbers.
 const PDS: usize = 2;
@@ -70,13 +75,19 @@ struct Member {
     cqs: [usize; 2],
     srq: Option<usize>,
     is_iwarp: bool,
+    /// Its number, which no other QP has.
+    serial: u64,
 }
 
 struct World {
     pds: Vec<Pd>,
     cqs: Vec<Option<Cq>>,
     qps: Vec<Option<Member>>,
-    srqs: Vec<Option<(Srq, usize)>>,
+    /// With their PDs and numbers.
+    srqs: Vec<Option<(Srq, usize, u64)>>,
+    /// What the requests of each queue own, also of queues that are gone.
+    owned: Vec<(Poster, Weak<()>)>,
+    serial: u64,
     /// The keys that can be posted, with their PDs.
     keys: Vec<(u32, usize)>,
     /// The keys of memory that is being deregistered, with their PDs. They cannot be posted.
@@ -92,6 +103,8 @@ impl World {
             cqs: (0..CQS).map(|_| Some(Cq::new(DEPTH))).collect(),
             qps: (0..QPS).map(|_| None).collect(),
             srqs: (0..SRQS).map(|_| None).collect(),
+            owned: Vec::new(),
+            serial: 0,
             keys: Vec::new(),
             ending: Vec::new(),
             last_key: 0,
@@ -124,7 +137,7 @@ impl World {
         let number = input.below(QP_NUMS) as u32;
         let (pd, cqs) = (input.below(PDS), [input.below(CQS), input.below(CQS)]);
         let srq = Some(input.below(3 * SRQS)).filter(|&srq| srq < SRQS);
-        let srq = srq.filter(|&srq| self.srqs[srq].as_ref().is_some_and(|(_, of)| *of == pd));
+        let srq = srq.filter(|&srq| self.srqs[srq].as_ref().is_some_and(|(_, of, _)| *of == pd));
         let is_used = self.qps.iter().flatten().any(|member| member.number == number);
         let [Some(send), Some(recv)] = cqs.map(|cq| self.cqs[cq].as_ref()) else { return };
         if is_used {
@@ -132,7 +145,7 @@ impl World {
         }
         let caps =
             Caps { max_send_wr: CAPACITY, max_recv_wr: CAPACITY, max_send_sge: 2, max_recv_sge: 2, max_inline: 0 };
-        let shared = srq.and_then(|srq| self.srqs[srq].as_ref()).map(|(srq, _)| srq);
+        let shared = srq.and_then(|srq| self.srqs[srq].as_ref()).map(|(srq, ..)| srq);
         let is_iwarp = input.once_in(2);
         let created = Qp::create(&self.pds[pd], [send, recv], shared, caps, is_iwarp);
         say(|| {
@@ -141,9 +154,11 @@ impl World {
                 created.as_ref().err()
             )
         });
-        if let Ok(qp) = created {
-            self.device.create(at, srq, is_iwarp);
-            self.qps[at] = Some(Member { qp: Some(qp), number, pd, cqs, srq, is_iwarp });
+        if let Ok(mut qp) = created {
+            let serial = self.serial();
+            qp.own([false, true].map(|is_recv| self.owned_by(Poster::Queue { qp: serial, is_recv })));
+            self.device.create(at, serial, srq, is_iwarp);
+            self.qps[at] = Some(Member { qp: Some(qp), number, pd, cqs, srq, is_iwarp, serial });
         }
     }
 
@@ -153,10 +168,23 @@ impl World {
         if self.srqs[at].is_none() && !self.qps.iter().flatten().any(|member| member.srq == Some(at)) {
             let caps = SrqCaps { max_wr: CAPACITY, max_sge: SGES as u32 };
             // Leaked SRQs keep their numbers as long as the process runs, which a fuzzer's does.
-            let Ok(srq) = Srq::create(&self.pds[pd], caps) else { return };
-            self.srqs[at] = Some((srq, pd));
+            let Ok(mut srq) = Srq::create(&self.pds[pd], caps) else { return };
+            let serial = self.serial();
+            srq.own(self.owned_by(Poster::Srq(serial)));
+            self.srqs[at] = Some((srq, pd, serial));
             say(|| format!("SRQ {at} on PD {pd}"));
         }
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn owned_by(&mut self, poster: Poster) -> Arc<()> {
+        let owned = Arc::new(());
+        self.owned.push((poster, Arc::downgrade(&owned)));
+        owned
     }
 
     fn register(&mut self, input: &mut Input<'_>) {
@@ -190,7 +218,7 @@ impl World {
     }
 
     fn post_srq(&mut self, at: usize, wr: Wr, is_refused: bool) {
-        let Some((srq, _)) = &mut self.srqs[at] else { return };
+        let Some((srq, _, serial)) = &mut self.srqs[at] else { return };
         let is_full = srq.unpolled() == CAPACITY;
         let posted = srq.post(wr.wr_id, &wr.keys);
         say(|| format!("receive {wr:?} on SRQ {at}: {posted:x?}"));
@@ -199,7 +227,7 @@ impl World {
             if is_refused {
                 srq.withdraw(token);
             }
-            self.device.post_srq(at, token, Wr { is_refused, ..wr });
+            self.device.post_srq(at, *serial, token, Wr { is_refused, ..wr });
         }
     }
 
@@ -323,7 +351,28 @@ impl World {
         for &(key, pd) in self.keys.iter().chain(&self.ending) {
             assert!(self.pds[pd].names(key) || !self.device.names(key), "key {key} is in flight and not pinned");
         }
-        let World { pds, ending, .. } = self;
+        for member in self.qps.iter().flatten() {
+            for is_recv in [false, true] {
+                let mut tokens = self.device.of(Poster::Queue { qp: member.serial, is_recv });
+                let is_over = |token| member.qp.as_ref().is_some_and(|qp| qp.is_over(is_recv, token));
+                assert!(!tokens.any(is_over), "a request in flight is over");
+            }
+        }
+        for (srq, _, serial) in self.srqs.iter().flatten() {
+            assert!(
+                !self.device.of(Poster::Srq(*serial)).any(|token| srq.is_over(token)),
+                "a receive in flight is over"
+            );
+        }
+        for (poster, owned) in &self.owned {
+            let is_gone = owned.strong_count() == 0;
+            assert!(
+                !is_gone || self.device.of(*poster).next().is_none(),
+                "{poster:?}: its requests own nothing any more"
+            );
+        }
+        let World { pds, ending, owned, .. } = self;
+        owned.retain(|(_, owned)| owned.strong_count() > 0);
         ending.retain(|&(key, pd)| pds[pd].names(key));
     }
 
@@ -343,6 +392,15 @@ impl World {
             }
         }
         self.look();
+        let leaked: Vec<_> = self.qps.iter().flatten().map(|member| (member.serial, member.srq)).collect();
+        for (poster, _) in &self.owned {
+            let is_leaked = match poster {
+                Poster::Queue { qp, .. } => leaked.iter().any(|(serial, _)| serial == qp),
+                Poster::Srq(_) => leaked.iter().any(|(_, srq)| srq.is_some()),
+                Poster::Nobody => false,
+            };
+            assert!(is_leaked, "{poster:?}: what its requests own is not freed");
+        }
         for &(key, pd) in self.keys.iter().chain(&self.ending) {
             let is_leaked = self.qps.iter().flatten().any(|member| member.pd == pd);
             assert!(is_leaked || !self.pds[pd].names(key), "key {key} stays pinned");

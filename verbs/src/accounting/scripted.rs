@@ -148,6 +148,8 @@ pub struct Qp {
     srq: Option<(Arc<SrqTable>, Arc<CqInner>)>,
     is_iwarp: bool,
     is_leaked: bool,
+    /// What its requests of sends and of receives own.
+    owned: Option<[Arc<()>; 2]>,
 }
 
 /// A work request.
@@ -184,7 +186,16 @@ impl Qp {
         }
         let srq = srq.map(|srq| (Arc::clone(&srq.table), Arc::clone(recv_cq)));
         let (send, recv) = (pd.0.in_flight.without_ring(), pd.0.in_flight.without_ring());
-        Ok(Qp { pd: pd.clone(), queues: reservation.into_queues(), send, recv, srq, is_iwarp, is_leaked: false })
+        Ok(Qp {
+            pd: pd.clone(),
+            queues: reservation.into_queues(),
+            send,
+            recv,
+            srq,
+            is_iwarp,
+            is_leaked: false,
+            owned: None,
+        })
     }
 
     /// Posts one work request. With `is_refused` the provider returns an error, and may have queued it. Returns the
@@ -244,6 +255,17 @@ impl Qp {
         Some(send)
     }
 
+    /// Sets what its requests of sends and of receives own, as they own blocks.
+    pub fn own(&mut self, owned: [Arc<()>; 2]) {
+        self.owned = Some(owned);
+    }
+
+    /// Whether the request that was posted with this `wr_id` of the provider is no longer in flight.
+    #[must_use]
+    pub fn is_over(&self, is_recv: bool, token: u64) -> bool {
+        if is_recv { self.recv.is_over(token as u32) } else { self.send.is_over(token as u32) }
+    }
+
     /// Drops it, and the kernel refuses to destroy the QP.
     pub fn leak(mut self) {
         self.is_leaked = true;
@@ -255,13 +277,14 @@ impl Drop for Qp {
         let srq = self.srq.take();
         if self.is_leaked {
             self.queues.leak(&self.pd.0);
+            core::mem::forget(self.owned.take());
             // With the SRQ, which its CQ keeps.
             if let Some((table, cq)) = srq {
                 table.leak();
                 core::mem::forget((table, cq));
             }
         } else {
-            self.queues.close(&self.pd.0, None::<[(); 2]>);
+            self.queues.close(&self.pd.0, self.owned.take());
             srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table));
         }
         self.pd.0.released();
@@ -272,6 +295,8 @@ impl Drop for Qp {
 pub struct Srq {
     table: Arc<SrqTable>,
     cursor: SrqCursor,
+    /// What its receives own.
+    owned: Option<Arc<()>>,
 }
 
 impl Srq {
@@ -282,12 +307,23 @@ impl Srq {
     pub fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
         let table = Arc::new(SrqTable::new(SrqId::assign().ok_or(Errno::ENOMEM)?, &pd.0, caps));
         let cursor = SrqCursor::new(table.slots());
-        Ok(Srq { table, cursor })
+        Ok(Srq { table, cursor, owned: None })
     }
 
     /// Posts a receive. Returns the `wr_id` that the device gets; `None` if the SRQ is full.
     pub fn post(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         self.cursor.file(wr_id, lkeys.iter().copied())
+    }
+
+    /// Sets what its receives own, as they own blocks.
+    pub fn own(&mut self, owned: Arc<()>) {
+        self.owned = Some(owned);
+    }
+
+    /// Whether the receive that was posted with this `wr_id` of the device is no longer in flight.
+    #[must_use]
+    pub fn is_over(&self, token: u64) -> bool {
+        self.table.slots().is_over(token)
     }
 
     /// The provider has refused the last post, and may have queued it.
@@ -299,5 +335,13 @@ impl Srq {
     #[must_use]
     pub fn unpolled(&self) -> u32 {
         self.table.slots().unpolled()
+    }
+}
+
+impl Drop for Srq {
+    fn drop(&mut self) {
+        if let Some(owned) = self.owned.take() {
+            self.table.keep(owned);
+        }
     }
 }

@@ -25,8 +25,21 @@ pub(super) struct Wr {
     pub(super) is_refused: bool,
 }
 
+/// The queue of a QP, or the SRQ, that a work request was posted to; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Poster {
+    Queue {
+        qp: u64,
+        is_recv: bool,
+    },
+    Srq(u64),
+    /// Nobody: the completion is reported twice.
+    Nobody,
+}
+
 /// A work request that was posted.
 struct Posted {
+    poster: Poster,
     /// Its number among all.
     number: u64,
     /// The `wr_id` that the device has.
@@ -36,6 +49,8 @@ struct Posted {
 
 #[derive(Default)]
 struct QueueState {
+    /// The number of its QP.
+    qp: u64,
     /// What the device has not begun.
     waiting: VecDeque<Posted>,
     /// The reads of iWARP whose answer has not come.
@@ -127,22 +142,23 @@ impl Device {
         }
     }
 
-    pub(super) fn create(&mut self, qp: usize, srq: Option<usize>, is_iwarp: bool) {
+    pub(super) fn create(&mut self, qp: usize, serial: u64, srq: Option<usize>, is_iwarp: bool) {
         for is_recv in [false, true] {
             let is_unordered = is_iwarp && !is_recv;
-            self.queues.insert(Queue { qp, is_recv }, QueueState { is_unordered, ..QueueState::default() });
+            self.queues.insert(Queue { qp, is_recv }, QueueState { qp: serial, is_unordered, ..QueueState::default() });
         }
         self.srq_of.extend(srq.map(|srq| (qp, srq)));
     }
 
-    fn next(&mut self, token: u64, wr: Wr) -> Posted {
+    fn next(&mut self, poster: Poster, token: u64, wr: Wr) -> Posted {
         self.posted += 1;
-        Posted { number: self.posted, token, wr }
+        Posted { poster, number: self.posted, token, wr }
     }
 
     /// The provider gets a request. `has_refused`: also one that it refuses.
     pub(super) fn post(&mut self, queue: Queue, token: u64, wr: Wr, has_refused: bool) {
-        let posted = self.next(token, wr);
+        let qp = self.queues.get(&queue).map_or(0, |state| state.qp);
+        let posted = self.next(Poster::Queue { qp, is_recv: queue.is_recv }, token, wr);
         if let Some(state) = self.queues.get_mut(&queue) {
             let Wr { is_read, is_signaled, is_refused, .. } = posted.wr;
             let (number, is_quiet) = (posted.number, !is_signaled || is_refused);
@@ -153,8 +169,8 @@ impl Device {
         }
     }
 
-    pub(super) fn post_srq(&mut self, srq: usize, token: u64, wr: Wr) {
-        let posted = self.next(token, wr);
+    pub(super) fn post_srq(&mut self, srq: usize, serial: u64, token: u64, wr: Wr) {
+        let posted = self.next(Poster::Srq(serial), token, wr);
         self.srqs.entry(srq).or_default().push_back(posted);
     }
 
@@ -200,7 +216,7 @@ impl Device {
         let (token, qp_num, queue) = self.last[cq]?;
         let (is_read, is_fenced) = (false, false);
         let wr = Wr { wr_id: 0, keys: Vec::new(), is_signaled: true, is_read, is_fenced, is_refused: false };
-        let posted = Posted { number: 0, token, wr };
+        let posted = Posted { poster: Poster::Nobody, number: 0, token, wr };
         // Soft-iWARP does so.
         let is_repeated = queue.is_recv || !is_iwarp(queue.qp);
         self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_repeated });
@@ -252,9 +268,19 @@ impl Device {
 
     /// Whether a work request in flight names this key.
     pub(super) fn names(&self, key: u32) -> bool {
+        self.in_flight().any(|posted| posted.wr.keys.contains(&key))
+    }
+
+    /// The requests in flight of a queue, as the provider knows them.
+    pub(super) fn of(&self, poster: Poster) -> impl Iterator<Item = u64> {
+        self.in_flight().filter(move |posted| posted.poster == poster).map(|posted| posted.token)
+    }
+
+    /// What may be executed, or has a completion that can be polled.
+    fn in_flight(&self) -> impl Iterator<Item = &Posted> {
         let waiting = self.queues.values().flat_map(|state| state.waiting.iter().chain(&state.asked));
         let of_srqs = self.srqs.values().flatten().chain(self.taken.values().flatten());
         let completed = self.cqs.iter().flatten().map(|entry| &entry.posted);
-        waiting.chain(of_srqs).chain(completed).any(|posted| posted.wr.keys.contains(&key))
+        waiting.chain(of_srqs).chain(completed)
     }
 }
