@@ -262,4 +262,10 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     ),
     behaviour(132, "a datagram that is longer than the MTU of the port")
         .but("refused by the post; the device would complete it with success, and send nothing"),
+    behaviour(
+        133,
+        "a block is in flight until its completion was polled; one that a window shows, until that of its end",
+    )
+    .also(&["tests/kernel/src/device/blocks.rs::there_and_back"]),
+    behaviour(134, "several registrations of one memory: each has its keys, all have the address"),
 ];

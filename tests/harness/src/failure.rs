@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cmid_proto::datapath::{BatchError, CreateError, DrainError, PostError, PostReason};
+use cmid_proto::datapath::{BatchError, CreateError, DrainError, PostError, PostReason, Unposted};
 
 /// A difference between the expected and the observed behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,12 @@ impl From<CreateError> for Failure {
 impl From<PostError> for Failure {
     fn from(error: PostError) -> Self {
         Failure(error.to_string())
+    }
+}
+
+impl<P> From<Unposted<P>> for Failure {
+    fn from(refused: Unposted<P>) -> Self {
+        Failure(refused.to_string())
     }
 }
 

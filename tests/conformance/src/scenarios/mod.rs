@@ -2,6 +2,7 @@
 
 mod acks;
 mod bad_input;
+mod blocks;
 mod channels;
 mod data_path;
 mod data_path_errors;
@@ -260,6 +261,9 @@ list! {
         shared_queues::a_channel_reports_which_cq_has_completions [],
         shared_queues::several_qps_report_to_one_cq [],
         shared_queues::soft_roce_does_not_moderate_notifications [],
+        blocks::a_block_comes_back_with_its_completion [133],
+        blocks::a_window_owns_its_block [83, 133] on No,
+        blocks::several_registrations_share_memory [134],
         draining::the_requests_that_are_left_are_counted [127],
         draining::a_qp_is_drained_after_its_disconnect [128],
         draining::a_drain_ends_with_its_deadline [128],
