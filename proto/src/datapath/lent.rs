@@ -47,7 +47,6 @@ impl<P> Lent<P> {
     ///
     /// # Errors
     /// [`PostReason::NotReclaimed`].
-    #[inline]
     pub fn check_room(&mut self, count: usize, is_over: impl Fn(u64) -> bool) -> Result<(), PostReason> {
         if self.requests.len() + count <= self.max as usize { Ok(()) } else { self.make_room(count, is_over) }
     }
@@ -62,14 +61,12 @@ impl<P> Lent<P> {
     }
 
     /// Adds the blocks of a request that was posted. The device gives it a number.
-    #[inline]
     pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
         self.requests.push_back(Request { number, wr_id, returns, parts });
     }
 
     /// Returns the blocks of the first request with this `wr_id` that is over; `None` if there is none. Those of
     /// unsignaled requests before it that are over return to their pools.
-    #[inline]
     pub fn reclaim(&mut self, wr_id: u64, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
         let first = self.requests.front()?;
         // The usual case: completions come in the order of the posts.

@@ -52,7 +52,6 @@ impl<P: Piece> Part<P> {
 
     /// Returns the whole block, to read.
     #[must_use]
-    #[inline]
     pub fn block(&self) -> &Block<P> {
         match &self.0 {
             Held::Owned(block) => block,
@@ -87,7 +86,6 @@ impl<P: Piece> Part<P> {
     ///
     /// # Errors
     /// [`PostReason::ReversedRange`], [`PostReason::OutOfRange`], [`PostReason::SharedBlock`].
-    #[inline]
     pub fn check(&self, writes: bool) -> Result<(), PostReason> {
         let (Range { start, end }, is_owned) = (self.range(), matches!(self.0, Held::Owned(_)));
         if start <= end && end <= self.block().len() && (is_owned || !writes) { Ok(()) } else { Err(self.refusal()) }
@@ -165,7 +163,6 @@ impl<P> Parts<P> {
 
     /// Returns the first block that is not shared. Others return to their pools.
     #[must_use]
-    #[inline]
     pub fn into_block(self) -> Option<Block<P>>
     where
         P: Piece,

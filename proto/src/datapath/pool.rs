@@ -23,6 +23,24 @@ pub trait Piece: DerefMut<Target = [u8]> + Send + Sync {
 ///
 /// [`Pool::take`] hands out a [`Block`], and its drop returns it. The memory is deregistered and freed after the last
 /// handle and the last block.
+///
+/// ```
+/// use cmid_proto::datapath::{Access, Parts, QueuePair, SendWr, prelude::*};
+/// use cmid_proto::{Errno, IdKey};
+///
+/// /// Sends a greeting, and gets its block back when the completion is polled.
+/// fn greet<D: DataPath>(device: &mut D, id: IdKey, qp: &mut D::Qp, cq: &mut D::Cq) -> Result<(), Errno> {
+///     let pd = device.alloc_pd(id)?;
+///     let pool = pd.pool(vec![0; 64 * 1024], 1024, Access::empty()).map_err(|(_, error)| error.errno())?;
+///     let mut block = pool.take().ok_or(Errno::ENOMEM)?;
+///     block[..5].copy_from_slice(b"hello");
+///     qp.post_send_blocks(SendWr::send(1, block.part(0..5)))?;
+///     while let Some(completion) = cq.poll_one()? {
+///         drop(qp.reclaim(&completion).and_then(Parts::into_block));
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct Pool<P>(Arc<Shelf<P>>);
 
 /// The blocks of a pool that nobody has.
@@ -103,6 +121,56 @@ impl<P> fmt::Debug for Pool<P> {
 /// it, nobody else can. It can be sent to other threads. Its drop returns it to its pool.
 ///
 /// `Arc<Block>` is the form for one block that is sent to many peers: each request holds a clone, and nobody writes.
+///
+/// # What does not compile
+///
+/// Using it after it was posted:
+///
+/// ```compile_fail,E0382
+/// # use cmid_proto::datapath::{Block, QueuePair, SendWr};
+/// fn reuse<Q: QueuePair>(qp: &mut Q, mut block: Block<Q::Piece>) {
+///     let _ = qp.post_send_blocks(SendWr::send(1, block));
+///     block[0] = 1;
+/// }
+/// ```
+///
+/// Keeping a reference into it:
+///
+/// ```compile_fail,E0505
+/// # use cmid_proto::datapath::{Block, QueuePair};
+/// fn keep<Q: QueuePair>(qp: &mut Q, block: Block<Q::Piece>) -> u8 {
+///     let first = &block[0];
+///     let _ = qp.post_recv_blocks(1, block);
+///     *first
+/// }
+/// ```
+///
+/// Posting it twice, and having it twice:
+///
+/// ```compile_fail,E0382
+/// # use cmid_proto::datapath::{Block, QueuePair, SendWr};
+/// fn twice<Q: QueuePair>(qp: &mut Q, other: &mut Q, block: Block<Q::Piece>) {
+///     let _ = qp.post_send_blocks(SendWr::send(1, block));
+///     let _ = other.post_send_blocks(SendWr::send(1, block));
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use cmid_proto::datapath::{Block, Piece};
+/// fn copy<P: Piece>(block: Block<P>) -> (Block<P>, Block<P>) {
+///     (block.clone(), block)
+/// }
+/// ```
+///
+/// Writing to one that several requests may send:
+///
+/// ```compile_fail,E0596
+/// # use cmid_proto::datapath::{Block, Piece};
+/// # use std::sync::Arc;
+/// fn write<P: Piece>(block: Arc<Block<P>>) {
+///     block[0] = 1;
+/// }
+/// ```
 pub struct Block<P>(
     /// `None` only in `drop`.
     Option<Box<Slot<P>>>,

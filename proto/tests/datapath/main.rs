@@ -9,6 +9,7 @@ mod device;
 mod drain;
 mod memory;
 mod names;
+mod queues;
 
 use cmid_proto::datapath::{
     Access, BatchError, Caps, Completion, CompletionQueue, DataPath, Length, MemoryRegion, PostCall, PostError,

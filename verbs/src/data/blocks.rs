@@ -26,7 +26,6 @@ struct Queue<'a> {
 
 impl QpBlocks {
     /// Returns those of a QP, with room for its requests.
-    #[inline(always)]
     fn of<'a>(blocks: &'a mut Option<Box<QpBlocks>>, qp: &QpInner) -> &'a mut QpBlocks {
         blocks.get_or_insert_with(|| QpBlocks::new(qp.requested()))
     }
@@ -43,20 +42,17 @@ impl QpBlocks {
 }
 
 impl Queue<'_> {
-    #[inline(always)]
     fn check_room(&mut self, count: usize) -> Result<(), PostReason> {
         let cursor = self.cursor;
         self.lent.check_room(count, |number| cursor.is_over(number as u32))
     }
 
-    #[inline(always)]
     fn reclaim(&mut self, wr_id: u64) -> Option<Parts<Piece>> {
         let cursor = self.cursor;
         self.lent.reclaim(wr_id, |number| cursor.is_over(number as u32))
     }
 
     /// Adds the blocks of the last request, which was posted.
-    #[inline(always)]
     fn lend_last(&mut self, wr_id: u64, returns: Returns, parts: Parts<Piece>) {
         self.lent.lend(u64::from((self.cursor.next() as u32).wrapping_sub(1)), wr_id, returns, parts);
     }
@@ -212,7 +208,6 @@ impl Qp {
         posted
     }
 
-    #[inline(always)]
     pub(super) fn reclaim_blocks(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         self.blocks.as_ref()?;
         let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };

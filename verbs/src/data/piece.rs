@@ -85,7 +85,6 @@ impl Piece {
     }
 
     /// Returns the MR on a PD; another one if there is none, which the post refuses.
-    #[inline(always)]
     fn mr(&self, pd: usize) -> Result<&Mr, PostReason> {
         match self.mrs.first() {
             Some(mr) if mr.source == pd => Ok(mr),
@@ -120,7 +119,6 @@ impl datapath::Piece for Piece {
 
 /// Returns the range of a part for a post to a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)). The device
 /// writes to it if `writes`.
-#[inline(always)]
 pub(super) fn sge(part: &Part<Piece>, pd: usize, writes: bool) -> Result<Sge<'_, Mr>, PostReason> {
     part.check(writes)?;
     let (piece, range) = (part.block().piece().ok_or(PostReason::NotRegistered)?, part.range());

@@ -149,7 +149,6 @@ impl QueuePair for Qp {
         self.send_all_blocks(requests)
     }
 
-    #[inline(always)]
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
         self.recv_blocks(wr_id, blocks.into())
     }
@@ -171,7 +170,6 @@ impl QueuePair for Qp {
         })
     }
 
-    #[inline(always)]
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         self.reclaim_blocks(completion)
     }
