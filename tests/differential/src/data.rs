@@ -6,11 +6,12 @@ use std::rc::Rc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, QpState, Remote, SendOp, SendWr, Sge, SrqCaps,
-    prelude::*,
+    Access, Block, Caps, CreateError, DataPath, Memory, Pool, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
 use serde::{Deserialize, Serialize};
+
+use crate::data_outcome::{Stopped, batch, text};
 
 /// The length of the MR of a side, in bytes.
 pub const MEMORY: u8 = 64;
@@ -79,6 +80,17 @@ pub enum DataStep {
     },
     /// Posts a request to the send queue.
     Post(Request),
+    /// Posts a receive of a block.
+    ReceiveBlock,
+    /// Posts a request of a block to the send queue. `at` has no meaning.
+    PostBlock(Request),
+    /// Changes the depth of the CQ of sends.
+    Resize {
+        /// The new depth.
+        depth: u8,
+    },
+    /// Registers and deregisters memory that the other registration of this side shares, or did.
+    Share,
     /// Posts several equal receives in one call.
     ReceiveAll {
         /// The first byte.
@@ -113,6 +125,13 @@ pub enum DataStep {
         /// Whether the peer may write to it.
         write: bool,
     },
+    /// Posts the bind of the window to a block, which the window has from then on.
+    BindBlock {
+        /// Whether the peer may write to it.
+        write: bool,
+    },
+    /// Takes back a block that was bound.
+    TakeBlock,
     /// Posts the invalidation of the window.
     Invalidate,
     /// Takes the QP off its id. Its handle stays.
@@ -141,8 +160,17 @@ pub(crate) struct Data<D: DataPath> {
     send_cq: D::Cq,
     recv_cq: D::Cq,
     mr: Option<D::Mr>,
+    /// Of the first registration, from then on.
+    memory: <BufferOf<D> as Memory>::Shared,
+    pool: Pool<D::Piece>,
     pd: D::Pd,
 }
+
+type BufferOf<D> = <<D as DataPath>::Mr as MemoryRegion>::Buffer;
+
+/// The length of a block, and the number of blocks of a side.
+const BLOCK: u8 = 16;
+const BLOCKS: u8 = 4;
 
 impl<D: DataPath> Data<D> {
     pub(crate) fn attach(
@@ -160,14 +188,17 @@ impl<D: DataPath> Data<D> {
             Some(srq) => device.create_qp_with_srq(to, &pd, &send_cq, &recv_cq, srq, caps)?,
             None => device.create_qp(to, &pd, &send_cq, &recv_cq, caps)?,
         };
-        let mut data = Data { window: None, qp, srq, send_cq, recv_cq, mr: None, pd };
+        let memory = BufferOf::<D>::from((0..MEMORY).collect()).share();
+        let room = vec![0; usize::from(BLOCK) * usize::from(BLOCKS)];
+        let pool = pd.pool(room, BLOCK.into(), Access::REMOTE_READ | Access::MW_BIND);
+        let pool = pool.map_err(|(_, error)| error.errno())?;
+        let mut data = Data { window: None, qp, srq, send_cq, recv_cq, mr: None, memory, pool, pd };
         data.register(own)?;
         Ok(data)
     }
 
     fn register(&mut self, own: &Published) -> Result<(), Errno> {
-        let bytes: Vec<u8> = (0..MEMORY).collect();
-        let mr = self.pd.register(bytes, access(true)).map_err(|(_, error)| error.errno())?;
+        let mr = self.pd.register(self.memory.clone(), access(true)).map_err(|(_, error)| error.errno())?;
         own.set(Targets { mr: Some(mr.remote(0)), ..own.get() });
         self.mr = Some(mr);
         Ok(())
@@ -226,6 +257,12 @@ impl<D: DataPath> Data<D> {
                 Some(window) => self.qp.post_invalidate(wr_id, window).map_err(Errno::from),
                 None => Err(Errno::ENOENT),
             },
+            DataStep::ReceiveBlock => self.receive_block(wr_id),
+            DataStep::PostBlock(request) => self.post_block(wr_id, request, peer.get()),
+            DataStep::Resize { depth } => self.send_cq.resize(depth.into()).map_err(Errno::from),
+            DataStep::Share => return vec![self.share()],
+            DataStep::BindBlock { write } => self.bind_block(wr_id, write, own),
+            DataStep::TakeBlock => return vec![self.take_block()],
             DataStep::Poll => return self.poll(),
             DataStep::Look => return vec![self.look()],
         };
@@ -278,6 +315,57 @@ impl<D: DataPath> Data<D> {
         Ok(self.qp.post_sends(numbers(wr_id, count).map(|wr_id| SendWr { wr_id, ..request }))?)
     }
 
+    fn block(&self, fill: u64) -> Result<Block<D::Piece>, Errno> {
+        let mut block = self.pool.take().ok_or(Errno::ENOMEM)?;
+        block.fill(fill as u8);
+        Ok(block)
+    }
+
+    fn receive_block(&mut self, wr_id: u64) -> Result<(), Errno> {
+        if self.qp.state()? == QpState::ERR {
+            return Err(Errno::ENOTCONN);
+        }
+        let block = self.block(wr_id)?;
+        match &mut self.srq {
+            Some(srq) => srq.post_recv_blocks(wr_id, block)?,
+            None => self.qp.post_recv_blocks(wr_id, block)?,
+        }
+        Ok(())
+    }
+
+    fn post_block(&mut self, wr_id: u64, request: Request, peer: Targets) -> Result<(), Errno> {
+        let (range, block) = (0..usize::from(request.len), self.block(wr_id)?);
+        Ok(self.qp.post_send_blocks(request_of(block.part(range), wr_id, request, peer)?)?)
+    }
+
+    /// The second registration of the memory has other keys, and its end changes nothing.
+    fn share(&mut self) -> String {
+        match self.pd.register(self.memory.clone(), Access::LOCAL_WRITE) {
+            Ok(mut mr) => {
+                let is_same = self.mr.as_ref().map(|own| (own.addr() == mr.addr(), own.lkey() == mr.lkey()));
+                let slice = mr.slice().map(|slice| slice.len());
+                let ended = mr.deregister().map(|_| ()).map_err(|(_, error)| error.to_string());
+                format!("{is_same:?} {slice:?} {ended:?}")
+            }
+            Err((_, error)) => error.to_string(),
+        }
+    }
+
+    fn bind_block(&mut self, wr_id: u64, write: bool, own: &Published) -> Result<(), Errno> {
+        let block = self.block(wr_id)?;
+        let window = self.window.as_mut().ok_or(Errno::ENOENT)?;
+        let rights = Access::REMOTE_READ | if write { Access::REMOTE_WRITE } else { Access::empty() };
+        let addr = block.remote(0).addr;
+        self.qp.post_bind_block(wr_id, window, block, rights)?;
+        own.set(Targets { window: Some(Remote { addr, rkey: window.rkey() }), ..own.get() });
+        Ok(())
+    }
+
+    fn take_block(&mut self) -> String {
+        let part = self.window.as_mut().and_then(MemoryWindow::reclaim);
+        part.map_or_else(|| "no block".to_owned(), |part| format!("{:02x?}", &part[..]))
+    }
+
     /// Polls both CQs empty. The order between queues is not defined, so each has its own CQ.
     fn poll(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -285,7 +373,15 @@ impl<D: DataPath> Data<D> {
             // Each work request has at most one completion.
             for _ in 0..=2 * DEPTH {
                 match cq.poll_one() {
-                    Ok(Some(completion)) => lines.push(format!("{name} {}", text(&completion))),
+                    Ok(Some(completion)) => {
+                        let of_srq = self.srq.as_mut().filter(|_| completion.opcode.is_recv());
+                        let parts = match of_srq {
+                            Some(srq) => srq.reclaim(&completion),
+                            None => self.qp.reclaim(&completion),
+                        };
+                        let block = parts.map_or_else(String::new, |parts| format!(" {:02x?}", &parts[0].block()[..]));
+                        lines.push(format!("{name} {}{block}", text(&completion)));
+                    }
                     Ok(None) => break,
                     Err(errno) => {
                         lines.push(format!("{name} {errno}"));
@@ -301,7 +397,7 @@ impl<D: DataPath> Data<D> {
         let state = self.qp.state().map_or_else(|errno| errno.to_string(), |state| state.to_string());
         let mut bytes = [0; MEMORY as usize];
         let memory = self.mr.as_ref().map(|mr| mr.read(0, &mut bytes));
-        format!("{state} {memory:?} {bytes:02x?}")
+        format!("{state} {memory:?} {bytes:02x?} {} blocks", self.pool.available())
     }
 }
 
@@ -326,7 +422,12 @@ fn send_wr<'a, M: MemoryRegion, A>(
     request: Request,
     peer: Targets,
 ) -> Result<SendWr<'a, Sge<'a, M>, A>, Errno> {
-    let Request { operation, at, len, to, key, signaled } = request;
+    request_of(sge(mr, request.at, request.len)?, wr_id, request, peer)
+}
+
+/// The request with this local memory.
+fn request_of<'a, L, A>(local: L, wr_id: u64, request: Request, peer: Targets) -> Result<SendWr<'a, L, A>, Errno> {
+    let Request { operation, to, key, signaled, .. } = request;
     let target = if key == Key::Window { peer.window } else { peer.mr };
     let Remote { addr, rkey } = target.ok_or(Errno::ENOTCONN)?;
     // The low 8 bits of a key are not part of the index of the MR (rxe_mr.c), so no other MR has the wrong key.
@@ -342,42 +443,6 @@ fn send_wr<'a, M: MemoryRegion, A>(
         Operation::CompareSwap => SendOp::CompareSwap { remote, compare: 0x0706_0504_0302_0100, swap: wr_id },
         Operation::FetchAdd => SendOp::FetchAdd { remote, add: wr_id },
     };
-    let request = SendWr::new(wr_id, op, sge(mr, at, len)?);
+    let request = SendWr::new(wr_id, op, local);
     Ok(if signaled { request } else { request.unsignaled() })
-}
-
-/// The outcome of a batch.
-fn batch(result: Result<usize, Stopped>) -> String {
-    match result {
-        Ok(posted) => format!("{posted} posted"),
-        Err(Stopped { posted, errno }) => format!("{posted} posted, {errno}"),
-    }
-}
-
-/// A batch was not posted, or only in part.
-struct Stopped {
-    posted: usize,
-    errno: Errno,
-}
-
-impl From<Errno> for Stopped {
-    fn from(errno: Errno) -> Self {
-        Stopped { posted: 0, errno }
-    }
-}
-
-impl From<BatchError> for Stopped {
-    fn from(error: BatchError) -> Self {
-        Stopped { posted: error.posted, errno: error.errno() }
-    }
-}
-
-/// The fields that ibv_poll_cq(3) defines, and the opcode of a failed completion too.
-fn text(completion: &Completion) -> String {
-    let Completion { wr_id, status, opcode, byte_len, .. } = *completion;
-    if !completion.is_success() {
-        return format!("{wr_id} {status} {opcode:?}");
-    }
-    let received = if opcode.is_recv() { format!(" {byte_len} bytes, {:?}", completion.imm()) } else { String::new() };
-    format!("{wr_id} {status} {opcode:?}{received}")
 }

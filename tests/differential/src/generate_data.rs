@@ -84,7 +84,7 @@ fn step(rng: &mut ChaCha8Rng) -> DataStep {
     // A range that is mostly inside the memory.
     let mut range = || (rng.random_range(0..MEMORY - 14), rng.random_range(0..=16_u8));
     let ((at, len), (to, _)) = (range(), range());
-    match rng.random_range(0..130) {
+    match rng.random_range(0..160) {
         0..28 => DataStep::Receive { at, len: if rng.random_ratio(1, 8) { len } else { 16 } },
         28..72 => DataStep::Post(request(rng, at, len, to)),
         72..86 => DataStep::Poll,
@@ -97,7 +97,13 @@ fn step(rng: &mut ChaCha8Rng) -> DataStep {
         113..119 => DataStep::AllocWindow,
         119..126 => DataStep::Bind { at, len, write: rng.random_ratio(2, 3) },
         126..129 => DataStep::Invalidate,
-        _ => DataStep::DeallocWindow,
+        129 => DataStep::DeallocWindow,
+        130..138 => DataStep::ReceiveBlock,
+        138..150 => DataStep::PostBlock(request(rng, 0, len, to)),
+        150..153 => DataStep::Resize { depth: rng.random_range(0..40) },
+        153..155 => DataStep::Share,
+        155..158 => DataStep::BindBlock { write: rng.random_ratio(2, 3) },
+        _ => DataStep::TakeBlock,
     }
 }
 

@@ -19,6 +19,7 @@ pub mod campaign;
 mod core_runner;
 pub mod coverage;
 pub mod data;
+mod data_outcome;
 mod device_runner;
 pub mod differences;
 pub mod generate;
