@@ -15,6 +15,9 @@ struct World {
     arriving: [VecDeque<Packet>; 2],
 }
 
+/// A step of the side with this number.
+type Step = fn(&mut World, usize);
+
 /// All that the behaviour depends on: the numbers only differ.
 type Key = Vec<u32>;
 
@@ -59,7 +62,7 @@ impl World {
     /// The states after each possible step of a side. Signs of life may be due at any time.
     fn after(&self, at: usize) -> impl Iterator<Item = World> + '_ {
         let side = &self.sides[at];
-        let steps: [(bool, fn(&mut World, usize)); 4] = [
+        let steps: [(bool, Step); 4] = [
             (side.for_messages() > 0, |world, at| world.send(at, true)),
             (side.for_control(), |world, at| world.send(at, false)),
             (!self.arriving[at].is_empty(), |world, at| _ = world.arrive(at)),
