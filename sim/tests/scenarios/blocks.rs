@@ -368,7 +368,7 @@ fn a_block_that_cannot_be_bound_comes_back() {
 fn a_pool_has_memory_on_several_domains() {
     let (env, mut pair) = connected(Caps::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let both = c.pd.pool_with(&[s.pd.clone()], vec![0; 32], 16, LOCAL).unwrap();
+    let both = c.pd.pool_with(std::slice::from_ref(&s.pd), vec![0; 32], 16, LOCAL).unwrap();
     assert_eq!((c.pd.users(), s.pd.users()), (2, 2));
     s.qp.post_recv_blocks(1, both.take().unwrap()).unwrap();
     c.qp.post_send_blocks(SendWr::send(2, filled(&both, 6))).unwrap();
