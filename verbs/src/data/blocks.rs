@@ -50,9 +50,9 @@ impl Queue<'_> {
     }
 
     #[inline(always)]
-    fn reclaim(&mut self, wr_id: u64) -> Option<Parts<Piece>> {
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let cursor = self.cursor;
-        self.lent.reclaim(wr_id, |number| cursor.is_over(number as u32))
+        self.lent.reclaim(completion, |number| cursor.is_over(number as u32))
     }
 
     /// Adds the blocks of the last request, which was posted.
@@ -216,7 +216,7 @@ impl Qp {
     pub(super) fn reclaim_blocks(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         self.blocks.as_ref()?;
         let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };
-        queue.reclaim(completion.wr_id)
+        queue.reclaim(completion)
     }
 }
 
