@@ -2,14 +2,14 @@
 //!
 //! Messages move as blocks: into a send and back with its completion, into a receive and out with the message. One send
 //! in `SIGNALED` is signaled; its completion returns the blocks of all before it. Sends are inline, which spares the
-//! device the read of the block. Nothing is allocated once each queue has been full.
+//! device the read of the block. Nothing is allocated after the first send.
 
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::Errno;
 use cmid_epoll::proto::datapath::{
     Access, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, SendFlags, SendOp, SendWr, To,
-    Unposted, WcStatus, prelude::*,
+    WcStatus, prelude::*,
 };
 use cmid_epoll::proto::datapath::{AhAttr, Attaching};
 use thiserror::Error;
@@ -45,13 +45,7 @@ pub enum PortError {
     Device(#[from] Errno),
     /// A receive cannot be posted.
     #[error(transparent)]
-    Post(PostError),
-}
-
-impl<P> From<Unposted<P>> for PortError {
-    fn from(unposted: Unposted<P>) -> Self {
-        PortError::Post(unposted.error)
-    }
+    Post(#[from] PostError),
 }
 
 /// A QP with its CQ and memory.
@@ -163,7 +157,7 @@ impl<D: DataPath> Port<D> {
     pub fn next_message(&mut self) -> Result<Option<Bytes>, PortError> {
         loop {
             if let Some(blocks) = self.spent.take() {
-                self.qp.post_recv_blocks(0, blocks)?;
+                self.qp.post_recv_blocks(0, blocks).map_err(PostError::from)?;
             }
             let (at, end) = self.unhandled;
             if at == end {

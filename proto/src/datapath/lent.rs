@@ -61,9 +61,13 @@ impl<P> Lent<P> {
         Ok(())
     }
 
-    /// Adds the blocks of a request that was posted. The device gives it a number.
+    /// Adds the blocks of a request that was posted. The device gives it a number. The first one allocates the room for
+    /// all.
     #[inline]
     pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
+        if self.requests.capacity() == 0 {
+            self.requests.reserve_exact(self.max as usize);
+        }
         self.requests.push_back(Request { number, wr_id, returns, parts });
     }
 

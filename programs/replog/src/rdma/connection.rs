@@ -4,9 +4,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use cmid_mio::proto::Errno;
 use cmid_mio::proto::datapath::Attaching;
-use cmid_mio::proto::datapath::{
-    Access, Caps, CreateError, Parts, Pool, Remote, SendWr, Unposted, WcOpcode, prelude::*,
-};
+use cmid_mio::proto::datapath::{Access, Caps, CreateError, Parts, Pool, Remote, SendWr, WcOpcode, prelude::*};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 
 use crate::protocol::{Frame, Message};
