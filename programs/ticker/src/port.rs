@@ -1,14 +1,15 @@
 //! A QP with its CQ and its memory, for messages of [`LEN`] bytes.
 //!
-//! Sends are inline: the message is copied into the work request, so one send buffer is enough. One send in `SIGNALED`
-//! is signaled; its completion frees the queue. Nothing is allocated after [`Port::open`].
+//! Messages move as blocks: into a send and back with its completion, into a receive and out with the message. One send
+//! in `SIGNALED` is signaled; its completion returns the blocks of all before it. Sends are inline, which spares the
+//! device the read of the block. Nothing is allocated after the first send.
 
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::Errno;
 use cmid_epoll::proto::datapath::{
-    Access, Caps, Completion, CreateError, DataPath, GRH_LEN, PostError, SendFlags, SendOp, SendWr, To, WcStatus,
-    prelude::*,
+    Access, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, SendFlags, SendOp, SendWr, To,
+    WcStatus, prelude::*,
 };
 use cmid_epoll::proto::datapath::{AhAttr, Attaching};
 use thiserror::Error;
@@ -30,8 +31,8 @@ pub(crate) const DATAGRAMS: u32 = 1024;
 /// Completions taken by one poll.
 const BATCH: usize = 16;
 
-/// The distance of two receive buffers in bytes: the GRH and a message, rounded up to cache lines.
-const SLOT: usize = 128;
+/// The bytes of a block to receive into: the GRH and a message, rounded up to cache lines.
+const BLOCK: usize = 128;
 
 /// A port cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -49,12 +50,11 @@ pub enum PortError {
 
 /// A QP with its CQ and memory.
 pub struct Port<D: DataPath> {
-    // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
     cq: D::Cq,
-    receives: D::Mr,
-    send: D::Mr,
     pd: D::Pd,
+    /// The messages to send.
+    sends: Pool<D::Piece>,
     /// The bytes before each received message.
     header: usize,
     completions: [Completion; BATCH],
@@ -62,7 +62,7 @@ pub struct Port<D: DataPath> {
     unhandled: (usize, usize),
     /// The receive of the last returned message. The next call posts it again, so that the post does not delay the
     /// answer to the message.
-    spent: Option<u64>,
+    spent: Option<Parts<D::Piece>>,
     /// Sends since the last signaled one.
     unsignaled: u32,
 }
@@ -94,22 +94,21 @@ impl<D: DataPath> Port<D> {
         let id = attaching.id();
         let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, SENDS + receives)?);
         let caps = Caps { max_send_wr: SENDS, max_recv_wr: receives, max_inline: LEN as u32, ..Caps::default() };
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
-        let register = |len| pd.register(vec![0; len], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno());
-        let mut port = Port {
-            receives: register(receives as usize * SLOT)?,
-            send: register(LEN)?,
+        let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
+        let pool = |blocks, len| pd.pool(vec![0; blocks as usize * len], len, Access::empty());
+        let (sends, to_receive) = (pool(SENDS, LEN)?, pool(receives, BLOCK)?);
+        std::iter::from_fn(|| to_receive.take()).try_for_each(|block| qp.post_recv_blocks(0, block))?;
+        Ok(Port {
             qp,
             cq,
             pd,
+            sends,
             header,
             completions: [Completion::default(); BATCH],
             unhandled: (0, 0),
             spent: None,
             unsignaled: 0,
-        };
-        (0..receives).try_for_each(|slot| port.post_recv(u64::from(slot)))?;
-        Ok(port)
+        })
     }
 
     /// Creates an address handle for a destination.
@@ -141,10 +140,11 @@ impl<D: DataPath> Port<D> {
 
     #[inline]
     fn post(&mut self, bytes: &Bytes, op: SendOp<'_, D::Ah>) -> Result<(), Errno> {
-        self.send.write(0, bytes)?;
+        let mut block = self.sends.take().ok_or(Errno::ENOMEM)?;
+        block.copy_from_slice(bytes);
         let is_signaled = self.unsignaled + 1 == SIGNALED;
         let flags = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
-        self.qp.post_send(SendWr { wr_id: 0, op, sges: self.send.sge(0..LEN), flags })?;
+        self.qp.post_send_blocks(SendWr { wr_id: 0, op, sges: block, flags })?;
         self.unsignaled = if is_signaled { 0 } else { self.unsignaled + 1 };
         Ok(())
     }
@@ -156,8 +156,8 @@ impl<D: DataPath> Port<D> {
     #[inline]
     pub fn next_message(&mut self) -> Result<Option<Bytes>, PortError> {
         loop {
-            if let Some(slot) = self.spent.take() {
-                self.post_recv(slot)?;
+            if let Some(blocks) = self.spent.take() {
+                self.qp.post_recv_blocks(0, blocks).map_err(PostError::from)?;
             }
             let (at, end) = self.unhandled;
             if at == end {
@@ -172,22 +172,20 @@ impl<D: DataPath> Port<D> {
             if !done.is_success() {
                 return Err(PortError::Completion(done.status));
             }
+            // Those of a send, and of the sends before it, return to their pool.
+            let blocks = self.qp.reclaim(done);
             if !done.opcode.is_recv() {
                 continue;
             }
-            self.spent = Some(done.wr_id);
+            let message = |blocks: &Parts<_>| blocks.first()?.get(self.header..)?.first_chunk().copied();
             // A datagram of another length is not one of this protocol.
-            if done.byte_len as usize == self.header + LEN {
-                let mut bytes = [0; LEN];
-                self.receives.read(done.wr_id as usize * SLOT + self.header, &mut bytes)?;
-                return Ok(Some(bytes));
+            let is_message = done.byte_len as usize == self.header + LEN;
+            let bytes = blocks.as_ref().filter(|_| is_message).and_then(message);
+            self.spent = blocks;
+            if bytes.is_some() {
+                return Ok(bytes);
             }
         }
-    }
-
-    fn post_recv(&mut self, slot: u64) -> Result<(), PostError> {
-        let start = slot as usize * SLOT;
-        self.qp.post_recv(slot, self.receives.sge(start..start + self.header + LEN))
     }
 
     /// Makes [`fd`](Port::fd) readable at the next completion, for a program that sleeps. Call

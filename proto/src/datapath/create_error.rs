@@ -340,6 +340,13 @@ impl From<PostError> for CreateError {
     }
 }
 
+#[cfg(feature = "std")]
+impl<P> From<super::Unposted<P>> for CreateError {
+    fn from(unposted: super::Unposted<P>) -> Self {
+        unposted.error.into()
+    }
+}
+
 impl From<CreateError> for Errno {
     fn from(error: CreateError) -> Self {
         error.errno()

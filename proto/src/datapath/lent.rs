@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use core::fmt;
 
-use super::{Parts, PostReason};
+use super::{Completion, Parts, PostReason};
 
 /// The blocks that the work requests of one queue have, in the order of the posts. For devices: the handle of a QP has
 /// one for each of its queues, the handle of an SRQ has one.
@@ -60,28 +60,35 @@ impl<P> Lent<P> {
         Ok(())
     }
 
-    /// Adds the blocks of a request that was posted. The device gives it a number.
+    /// Adds the blocks of a request that was posted. The device gives it a number. The first one allocates the room for
+    /// all.
     pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
+        if self.requests.capacity() == 0 {
+            self.requests.reserve_exact(self.max as usize);
+        }
         self.requests.push_back(Request { number, wr_id, returns, parts });
     }
 
-    /// Returns the blocks of the first request with this `wr_id` that is over; `None` if there is none. Those of
-    /// unsignaled requests before it that are over return to their pools.
-    pub fn reclaim(&mut self, wr_id: u64, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
+    /// Returns the blocks of the first request with the `wr_id` of the completion that is over; `None` if there is none.
+    /// Those of unsignaled requests before it that are over return to their pools.
+    pub fn reclaim(&mut self, completion: &Completion, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
         let first = self.requests.front()?;
         // The usual case: completions come in the order of the posts.
-        if first.wr_id == wr_id && first.returns == Returns::ByCompletion && is_over(first.number) {
+        if first.wr_id == completion.wr_id && first.returns == Returns::ByCompletion && is_over(first.number) {
             return self.requests.pop_front().map(|request| request.parts);
         }
-        self.search(wr_id, is_over)
+        self.search(completion, is_over)
     }
 
     #[cold]
-    fn search(&mut self, wr_id: u64, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
+    fn search(&mut self, completion: &Completion, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
+        let (wr_id, has_failed) = (completion.wr_id, !completion.is_success());
         let mut at = 0;
         while let Some(Request { number, wr_id: other, returns, .. }) = self.requests.get(at) {
             let is_over = is_over(*number);
-            if is_over && *other == wr_id && *returns != Returns::ToPool {
+            // A success is never that of an unsignaled request.
+            let may_be = *returns == Returns::ByCompletion || has_failed && *returns == Returns::OnFailure;
+            if is_over && *other == wr_id && may_be {
                 return self.requests.remove(at).map(|request| request.parts);
             }
             if is_over && *returns != Returns::ByCompletion {

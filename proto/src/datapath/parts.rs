@@ -15,7 +15,9 @@ pub struct Part<P>(Held<P>);
 enum Held<P> {
     /// The block knows the range.
     Owned(Block<P>),
-    Shared(Box<SharedPart<P>>),
+    /// The whole block.
+    Shared(Arc<Block<P>>),
+    SharedPart(Box<SharedPart<P>>),
 }
 
 struct SharedPart<P> {
@@ -35,10 +37,11 @@ impl<P: Piece> Part<P> {
         Part(Held::Owned(block))
     }
 
-    /// Returns a part of a block that several requests send. A post refuses to receive into it.
+    /// Returns a part of a block that several requests send. A post refuses to receive into it. Unlike the whole block
+    /// ([`Part::from`]) it is an allocation.
     #[must_use]
     pub fn shared(block: Arc<Block<P>>, range: Range<usize>) -> Self {
-        Part(Held::Shared(Box::new(SharedPart { block, range: narrow(range) })))
+        Part(Held::SharedPart(Box::new(SharedPart { block, range: narrow(range) })))
     }
 
     /// Returns the block; `None` for a shared one.
@@ -46,7 +49,7 @@ impl<P: Piece> Part<P> {
     pub fn into_block(self) -> Option<Block<P>> {
         match self.0 {
             Held::Owned(block) => Some(block),
-            Held::Shared(_) => None,
+            Held::Shared(_) | Held::SharedPart(_) => None,
         }
     }
 
@@ -55,7 +58,8 @@ impl<P: Piece> Part<P> {
     pub fn block(&self) -> &Block<P> {
         match &self.0 {
             Held::Owned(block) => block,
-            Held::Shared(part) => &part.block,
+            Held::Shared(block) => block,
+            Held::SharedPart(part) => &part.block,
         }
     }
 
@@ -64,14 +68,15 @@ impl<P: Piece> Part<P> {
     pub fn block_mut(&mut self) -> Option<&mut Block<P>> {
         match &mut self.0 {
             Held::Owned(block) => Some(block),
-            Held::Shared(_) => None,
+            Held::Shared(_) | Held::SharedPart(_) => None,
         }
     }
 
     fn bounds(&self) -> (u32, u32) {
         match &self.0 {
             Held::Owned(block) => block.range(),
-            Held::Shared(part) => part.range,
+            Held::Shared(block) => (0, narrow(0..block.len()).1),
+            Held::SharedPart(part) => part.range,
         }
     }
 
@@ -122,16 +127,15 @@ impl<P: Piece> From<Block<P>> for Part<P> {
 }
 
 impl<P: Piece> From<Arc<Block<P>>> for Part<P> {
-    /// The whole block.
+    /// The whole block, without an allocation.
     fn from(block: Arc<Block<P>>) -> Self {
-        let len = block.len();
-        Part::shared(block, 0..len)
+        Part(Held::Shared(block))
     }
 }
 
 impl<P: Piece> fmt::Debug for Part<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_shared = matches!(self.0, Held::Shared(_));
+        let is_shared = !matches!(self.0, Held::Owned(_));
         f.debug_struct("Part").field("range", &self.range()).field("is_shared", &is_shared).finish()
     }
 }

@@ -11,7 +11,7 @@ use super::{Part, Remote};
 
 /// A piece of registered memory that one owner has, made by a device for its pools. Nothing but its owner accesses its
 /// bytes: no other piece overlaps it, and peers have no right to write to it.
-pub trait Piece: DerefMut<Target = [u8]> + Send + Sync {
+pub trait Piece: DerefMut<Target = [u8]> + Send + Sync + 'static {
     /// Returns the address and the remote key of the byte at `offset`, for a peer. It has access if the pool was made
     /// with [`Access::REMOTE_READ`](super::Access::REMOTE_READ).
     fn remote(&self, offset: usize) -> Remote;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cmid_proto::datapath::{Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns};
+use cmid_proto::datapath::{
+    Completion, Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns, WcStatus,
+};
 
 use crate::device::{Pd, Piece};
 
@@ -12,6 +14,10 @@ fn pool(blocks: usize) -> Pool<Piece> {
 
 fn one(pool: &Pool<Piece>) -> Parts<Piece> {
     pool.take().unwrap().into()
+}
+
+fn done(wr_id: u64) -> Completion {
+    Completion { wr_id, ..Completion::default() }
 }
 
 /// The requests below this number are over.
@@ -86,12 +92,12 @@ fn what_is_over_comes_back_in_the_order_of_the_posts() {
         lent.lend(number, number / 2, Returns::ByCompletion, one(&pool));
     }
     assert_eq!((lent.len(), lent.is_empty(), pool.available()), (4, false, 0));
-    assert!(lent.reclaim(0, below(0)).is_none(), "in flight");
-    assert!(lent.reclaim(7, below(4)).is_none(), "no such request");
+    assert!(lent.reclaim(&done(0), below(0)).is_none(), "in flight");
+    assert!(lent.reclaim(&done(7), below(4)).is_none(), "no such request");
     // The first one is taken last.
-    assert!(lent.reclaim(1, below(4)).is_some() && lent.reclaim(0, below(4)).is_some());
-    assert!(lent.reclaim(1, below(4)).is_some() && lent.reclaim(1, below(4)).is_none());
-    assert!(lent.reclaim(0, below(4)).is_some() && lent.is_empty());
+    assert!(lent.reclaim(&done(1), below(4)).is_some() && lent.reclaim(&done(0), below(4)).is_some());
+    assert!(lent.reclaim(&done(1), below(4)).is_some() && lent.reclaim(&done(1), below(4)).is_none());
+    assert!(lent.reclaim(&done(0), below(4)).is_some() && lent.is_empty());
     assert_eq!(pool.available(), 4);
 }
 
@@ -101,15 +107,15 @@ fn blocks_that_nobody_reclaims_return_to_their_pools() {
     lent.lend(0, 5, Returns::OnFailure, one(&pool));
     lent.lend(1, 5, Returns::ToPool, one(&pool));
     lent.lend(2, 5, Returns::ByCompletion, one(&pool));
-    // The first one has failed, or else its `wr_id` is that of the third.
-    assert!(lent.reclaim(5, below(1)).is_some());
-    assert!(lent.reclaim(5, below(3)).is_some(), "what was refused is not returned");
+    let failed = Completion { status: WcStatus::WR_FLUSH_ERR, ..done(5) };
+    assert!(lent.reclaim(&failed, below(1)).is_some(), "the first one has failed");
+    assert!(lent.reclaim(&done(5), below(3)).is_some(), "what was refused is not returned");
     assert_eq!((lent.len(), pool.available()), (0, 4));
 
     lent.lend(3, 5, Returns::OnFailure, one(&pool));
-    lent.lend(4, 6, Returns::ByCompletion, one(&pool));
-    assert!(lent.reclaim(6, below(5)).is_some());
-    assert_eq!(pool.available(), 4, "a later request was reclaimed");
+    lent.lend(4, 5, Returns::ByCompletion, one(&pool));
+    assert!(lent.reclaim(&done(5), below(5)).is_some());
+    assert_eq!(pool.available(), 4, "the success is that of the later request");
 
     for number in 5..9 {
         lent.lend(number, number, if number < 7 { Returns::OnFailure } else { Returns::ByCompletion }, one(&pool));

@@ -208,9 +208,9 @@ impl QueuePair for Qp {
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let (fabric, no, [sends, recvs]) = (&self.fabric, self.no, &mut self.blocks);
         let parts = if completion.opcode.is_recv() {
-            recvs.reclaim(completion.wr_id, |number| fabric.with(|world| world.queues.is_receive_over(no, number)))
+            recvs.reclaim(completion, |number| fabric.with(|world| world.queues.is_receive_over(no, number)))
         } else {
-            sends.reclaim(completion.wr_id, |number| fabric.with(|world| world.queues.is_send_over(no, number)))
+            sends.reclaim(completion, |number| fabric.with(|world| world.queues.is_send_over(no, number)))
         };
         parts.map(blocks::loaded)
     }

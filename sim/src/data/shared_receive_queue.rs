@@ -132,7 +132,7 @@ impl SharedReceiveQueue for Srq {
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
-        self.blocks.reclaim(completion.wr_id, is_over).map(blocks::loaded)
+        self.blocks.reclaim(completion, is_over).map(blocks::loaded)
     }
 }
 

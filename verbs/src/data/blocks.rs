@@ -47,9 +47,9 @@ impl Queue<'_> {
         self.lent.check_room(count, |number| cursor.is_over(number as u32))
     }
 
-    fn reclaim(&mut self, wr_id: u64) -> Option<Parts<Piece>> {
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let cursor = self.cursor;
-        self.lent.reclaim(wr_id, |number| cursor.is_over(number as u32))
+        self.lent.reclaim(completion, |number| cursor.is_over(number as u32))
     }
 
     /// Adds the blocks of the last request, which was posted.
@@ -211,7 +211,7 @@ impl Qp {
     pub(super) fn reclaim_blocks(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         self.blocks.as_ref()?;
         let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };
-        queue.reclaim(completion.wr_id)
+        queue.reclaim(completion)
     }
 }
 

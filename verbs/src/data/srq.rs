@@ -218,7 +218,7 @@ impl SharedReceiveQueue for Srq {
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let slots = self.inner.table.slots();
-        self.blocks.reclaim(completion.wr_id, |token| slots.is_over(token))
+        self.blocks.reclaim(completion, |token| slots.is_over(token))
     }
 }
 

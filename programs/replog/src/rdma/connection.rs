@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use cmid_mio::proto::Errno;
 use cmid_mio::proto::datapath::Attaching;
-use cmid_mio::proto::datapath::{Access, Caps, CreateError, PostError, Remote, SendWr, WcOpcode, prelude::*};
+use cmid_mio::proto::datapath::{Access, Caps, CreateError, Parts, Pool, Remote, SendWr, WcOpcode, prelude::*};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 
 use crate::protocol::{Frame, Message};
@@ -21,19 +21,14 @@ pub const FRAME: usize = REGION / 4;
 /// A message, and for [`Message::Granted`] the address and key of the region.
 const PACKET: usize = Message::LEN + 12;
 
-/// The bytes of memory of a message.
-const SLOT: usize = 64;
+/// The bytes of a block of frames. The device gathers a frame from several.
+const BLOCK: usize = 8 << 10;
 
 /// The number of messages that can be sent at once.
 const SENDS: usize = 32;
 
 /// The number of posted receives. Each message of the peer takes one, and each frame.
 const RECVS: usize = FRAMES + 32;
-
-/// The part of a `wr_id` above the number of the slot.
-const SEND: u64 = 1 << 32;
-const RECV: u64 = 2 << 32;
-const WRITE: u64 = 3 << 32;
 
 /// The result of a completion.
 #[derive(Debug)]
@@ -45,18 +40,14 @@ pub(super) enum Received {
 }
 
 pub(super) struct Connection<D: DataPath> {
-    // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
     pub(super) cq: D::Cq,
-    /// Slots to receive into, then slots to send from.
-    messages: D::Mr,
-    /// The frames that this replica writes, at the offsets of the peer's region.
-    frames: D::Mr,
+    /// Messages to send. The receives have the other blocks.
+    messages: Pool<D::Piece>,
+    /// The frames that this replica writes into the peer's region.
+    frames: Pool<D::Piece>,
     /// The region that the peer may write to while it leads.
     pub(super) region: D::Mr,
-    _pd: D::Pd,
-    /// The free slots to send from.
-    free: Vec<usize>,
     /// The region of the peer, once it has granted it.
     remote: Option<Remote>,
     /// A hash of the region since the right to write was revoked.
@@ -68,46 +59,40 @@ impl<D: DataPath> Connection<D> {
     pub(super) fn attach(device: &mut D, to: Attaching<'_>) -> Result<Self, CreateError> {
         let pd = device.alloc_pd(to.id())?;
         let max_send_wr = (SENDS + FRAMES) as u32;
-        let caps = Caps { max_send_wr, max_recv_wr: RECVS as u32, ..Caps::default() };
+        let max_send_sge = (FRAME / BLOCK) as u32;
+        let caps = Caps { max_send_wr, max_recv_wr: RECVS as u32, max_send_sge, ..Caps::default() };
         let cq = device.create_cq(to.id(), max_send_wr + RECVS as u32)?;
-        let register = |len| pd.register(vec![0; len], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno());
-        let messages = register(SLOT * (RECVS + SENDS))?;
-        let (frames, region) = (register(REGION)?, register(REGION)?);
-        let qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
-        let free = (RECVS..RECVS + SENDS).collect();
-        let mut connection =
-            Connection::<D> { qp, cq, messages, frames, region, _pd: pd, free, remote: None, revoked: None };
-        (0..RECVS).try_for_each(|slot| connection.post_recv(slot))?;
-        connection.cq.arm()?;
-        Ok(connection)
+        let region = pd.register(vec![0; REGION], Access::LOCAL_WRITE)?;
+        let pool = |blocks, len| pd.pool(vec![0; blocks * len], len, Access::empty());
+        // Each frame leaves the rest of a block unused.
+        let (messages, frames) = (pool(RECVS + SENDS, PACKET)?, pool(REGION / BLOCK + FRAMES, BLOCK)?);
+        let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
+        std::iter::from_fn(|| messages.take()).take(RECVS).try_for_each(|block| qp.post_recv_blocks(0, block))?;
+        cq.arm()?;
+        Ok(Connection { qp, cq, messages, frames, region, remote: None, revoked: None })
     }
 
-    fn post_recv(&mut self, slot: usize) -> Result<(), PostError> {
-        self.qp.post_recv(RECV | slot as u64, self.messages.sge(slot * SLOT..(slot + 1) * SLOT))
-    }
-
-    /// Sends a message. Without a free slot the message is dropped, which the protocol permits.
+    /// Sends a message. Without a free block the message is dropped, which the protocol permits.
     pub(super) fn send(&mut self, message: Message) -> Result<(), Errno> {
-        let Some(slot) = self.free.pop() else { return Ok(()) };
-        let mut packet = [0; PACKET];
+        let Some(mut packet) = self.messages.take() else { return Ok(()) };
         packet[..Message::LEN].copy_from_slice(&message.encode());
         let (addr, rkey) = packet[Message::LEN..].split_at_mut(8);
         addr.copy_from_slice(&self.region.addr().to_be_bytes());
         rkey.copy_from_slice(&self.region.rkey().to_be_bytes());
-        self.messages.write(slot * SLOT, &packet)?;
-        let range = slot * SLOT..slot * SLOT + PACKET;
-        Ok(self.qp.post_send(SendWr::send(SEND | slot as u64, self.messages.sge(range)))?)
+        Ok(self.qp.post_send_blocks(SendWr::send(0, packet))?)
     }
 
     /// Writes a frame into the region of the peer. The immediate data is its offset.
     pub(super) fn write(&mut self, offset: u32, frame: &[u8]) -> Result<(), Errno> {
         let Remote { addr, rkey } = self.remote.ok_or(Errno::EINVAL)?;
-        let from = offset as usize;
-        // The peer has read the earlier frame in this place, so that frame is not in flight.
-        self.frames.write(from, frame)?;
+        let fill = |bytes: &[u8]| {
+            let mut block = self.frames.take()?;
+            block[..bytes.len()].copy_from_slice(bytes);
+            Some(block.part(0..bytes.len()))
+        };
+        let frame: Parts<_> = frame.chunks(BLOCK).map(fill).collect::<Option<_>>().ok_or(Errno::ENOMEM)?;
         let to = Remote { addr: addr.wrapping_add(offset.into()), rkey };
-        let range = from..from + frame.len();
-        Ok(self.qp.post_send(SendWr::write_imm(WRITE, self.frames.sge(range), to, offset))?)
+        Ok(self.qp.post_send_blocks(SendWr::write_imm(0, frame, to, offset))?)
     }
 
     /// Permits the peer to write into the region, or revokes that right. On a device without ibv_rereg_mr this makes a
@@ -159,30 +144,23 @@ impl<D: DataPath> Connection<D> {
         if !completion.is_success() {
             return Err(Errno::EIO);
         }
-        let slot = (completion.wr_id as u32) as usize;
-        match completion.wr_id & !u64::from(u32::MAX) {
-            SEND => self.free.push(slot),
-            RECV if completion.opcode == WcOpcode::RECV_RDMA_WITH_IMM => {
-                self.post_recv(slot)?;
+        let blocks = self.qp.reclaim(&completion).ok_or(Errno::EIO)?;
+        let received = match completion.opcode {
+            WcOpcode::RECV_RDMA_WITH_IMM => {
                 let mut bytes = vec![0; (completion.byte_len as usize).min(REGION)];
                 self.region.read(completion.imm().unwrap_or(0) as usize, &mut bytes)?;
-                let frame = Frame::decode(&bytes).map_err(|_| Errno::EIO)?;
-                return Ok(Some(Received::Frame(frame)));
+                Received::Frame(Frame::decode(&bytes).map_err(|_| Errno::EIO)?)
             }
-            RECV => {
-                let message = self.read_message(slot)?;
-                self.post_recv(slot)?;
-                return Ok(Some(Received::Message(message)));
-            }
-            _ => {}
-        }
-        Ok(Some(Received::Nothing))
+            WcOpcode::RECV => Received::Message(self.read_message(&blocks[0])?),
+            // The blocks return to their pool.
+            _ => return Ok(Some(Received::Nothing)),
+        };
+        self.qp.post_recv_blocks(0, blocks)?;
+        Ok(Some(received))
     }
 
-    fn read_message(&mut self, slot: usize) -> Result<Message, Errno> {
-        let mut packet = [0; PACKET];
-        self.messages.read(slot * SLOT, &mut packet)?;
-        let (message, region) = packet.split_at(Message::LEN);
+    fn read_message(&mut self, packet: &[u8]) -> Result<Message, Errno> {
+        let (message, region) = packet.split_at_checked(Message::LEN).ok_or(Errno::EIO)?;
         let message = Message::decode(message).map_err(|_| Errno::EIO)?;
         if let (Message::Granted { .. }, Some((addr, rkey))) = (message, region.split_first_chunk()) {
             let rkey = u32::from_be_bytes(rkey.try_into().map_err(|_| Errno::EIO)?);
