@@ -76,6 +76,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod channel;
 mod clock;
 mod connection;
 mod listener;
@@ -85,6 +86,7 @@ mod port;
 mod sim_time;
 mod watch;
 
+pub use channel::{ByteStream, Channel, Message};
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;

@@ -1,0 +1,53 @@
+//! A channel as a stream and a sink.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use cmid_proto::Observer;
+use cmid_proto::datapath::DataPath;
+use futures_core::stream::{FusedStream, Stream};
+use futures_sink::Sink;
+
+use super::{Channel, Message};
+
+/// As [`Channel::recv`]. Ends after an error.
+impl<D: DataPath, O: Observer> Stream for Channel<D, O> {
+    type Item = io::Result<Message<D::Piece>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_told {
+            return Poll::Ready(None);
+        }
+        let received = ready!(self.poll_recv(context));
+        self.is_told = received.is_err();
+        Poll::Ready(received.transpose())
+    }
+}
+
+impl<D: DataPath, O: Observer> FusedStream for Channel<D, O> {
+    fn is_terminated(&self) -> bool {
+        self.is_told || (self.peer_has_finished && self.arrived.is_empty())
+    }
+}
+
+/// As [`Channel::send`]; its close is [`Channel::finish`]. A flush has nothing to do: what is sent is the device's.
+impl<D: DataPath, O: Observer, T: AsRef<[u8]>> Sink<T> for Channel<D, O> {
+    type Error = io::Error;
+
+    fn poll_ready(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_room(context)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, message: T) -> io::Result<()> {
+        self.send_now(&[message.as_ref()])
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.intact())
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_finish(context)
+    }
+}
