@@ -11,7 +11,7 @@ use cmid_tokio::proto::messages::MessagesError;
 use cmid_tokio::sim::SimDevice;
 use common::channels::{CONFIG, CREDITS, channels};
 use common::{LIMIT, World, ends};
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use tokio::time::{Instant, timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -63,6 +63,8 @@ async fn a_drop_after_a_finish_loses_nothing_and_the_peer_can_finish_too() {
     tokio::time::sleep(LIMIT).await;
     assert_eq!(ends(server.recv()).await.unwrap().unwrap()[..], *b"last");
     assert!(ends(server.recv()).await.unwrap().is_none());
+    // HTTP flushes before it ends.
+    ends(SinkExt::<&[u8]>::flush(&mut server)).await.unwrap();
     ends(server.close(LIMIT)).await.unwrap();
     assert_eq!(ends(server.send(b"x")).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }

@@ -95,7 +95,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         &mut self.connection
     }
 
-    /// As [`Connection::leave_runtime`].
+    /// As [`Connection::leave_runtime`]. Before the next poll in another runtime: an error of a runtime that is gone is final.
     pub fn leave_runtime(&mut self) {
         self.connection.leave_runtime();
         self.timer = None;

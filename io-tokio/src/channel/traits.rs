@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use cmid_proto::Observer;
 use cmid_proto::datapath::DataPath;
-use futures_core::stream::{FusedStream, Stream};
+use futures_core::Stream;
 use futures_sink::Sink;
 
 use super::{Channel, Message};
@@ -25,12 +25,6 @@ impl<D: DataPath, O: Observer> Stream for Channel<D, O> {
     }
 }
 
-impl<D: DataPath, O: Observer> FusedStream for Channel<D, O> {
-    fn is_terminated(&self) -> bool {
-        self.is_told || (self.peer_has_finished && self.arrived.is_empty())
-    }
-}
-
 /// As [`Channel::send`]; its close is [`Channel::finish`]. A flush has nothing to do: what is sent is the device's.
 impl<D: DataPath, O: Observer, T: AsRef<[u8]>> Sink<T> for Channel<D, O> {
     type Error = io::Error;
@@ -44,7 +38,7 @@ impl<D: DataPath, O: Observer, T: AsRef<[u8]>> Sink<T> for Channel<D, O> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.intact())
+        Poll::Ready(Ok(()))
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
