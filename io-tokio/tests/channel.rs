@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
+use std::pin::Pin;
 use std::time::Duration;
 
 use cmid_tokio::proto::messages::{MessagesConfig, NotSent};
@@ -11,7 +13,7 @@ use cmid_tokio::sim::{Clock, SimDevice};
 use cmid_tokio::{ByteStream, Channel, Connection, Options};
 use common::channels::{CONFIG, CREDITS, channels};
 use common::{LIMIT, World, attach, ends, server};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{Sink, SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -156,13 +158,36 @@ async fn what_cannot_be_sent_is_refused_and_nothing_has_changed() {
     for number in 0..CREDITS {
         client.start_send_unpin([number]).unwrap();
     }
+    // Without a credit one waits, and not a second one.
+    client.start_send_unpin([CREDITS]).unwrap();
     assert_eq!(client.start_send_unpin([9]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    for number in 0..CREDITS {
-        assert_eq!(next(&mut server).await, [number]);
-    }
-    ends(client.finish()).await.unwrap();
+    let receive = async {
+        for number in 0..=CREDITS {
+            assert_eq!(next(&mut server).await, [number]);
+        }
+    };
+    // The goodbye comes after it.
+    ends(async { tokio::join!(client.finish(), receive) }).await.0.unwrap();
     assert_eq!(ends(client.send(b"x")).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
     assert!(ends(server.recv()).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_was_ready_takes_a_message_although_a_sign_of_life_has_taken_the_credit() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    for number in 1..CREDITS {
+        client.send(&[number]).await.unwrap();
+    }
+    poll_fn(|context| Sink::<[u8; 1]>::poll_ready(Pin::new(&mut client), context)).await.unwrap();
+    assert!(timeout(2 * CONFIG.keep_alive, client.recv()).await.is_err());
+    client.start_send_unpin([CREDITS]).unwrap();
+    assert!(timeout(SHORT, SinkExt::<[u8; 1]>::flush(&mut client)).await.is_err());
+    let receive = async {
+        for number in 1..=CREDITS {
+            assert_eq!(next(&mut server).await, [number]);
+        }
+    };
+    ends(async { tokio::join!(SinkExt::<[u8; 1]>::flush(&mut client), receive) }).await.0.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use cmid_proto::Observer;
 use cmid_proto::datapath::{DataPath, Pool};
 use cmid_proto::messages::{Messages, Stage};
+use cmid_proto::{Observer, Time};
 use tokio::task::consume_budget;
 use tokio::time::{Sleep, timeout};
 
@@ -58,6 +58,8 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     keep_alive: Duration,
     /// Messages that nobody has taken: at most as many as there are receives.
     arrived: VecDeque<Message<D::Piece>>,
+    /// A message of the sink whose credit was taken by a packet without a message.
+    queued: Option<Vec<u8>>,
     peer_has_finished: bool,
     /// Whether a message may be lost: its send has failed.
     is_lost: bool,
@@ -139,7 +141,8 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     /// As [`recv`](Channel::recv).
     ///
     /// # Cancel safety
-    /// Dropping the future does not take it back, once it was polled. The next call waits on.
+    /// Dropping the future does not take it back, once it was polled and no message of the sink waited for a credit. The
+    /// next call waits on.
     pub async fn finish(&mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_finish(context)).await
     }
@@ -176,11 +179,25 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.begin(Half::Send, context));
         self.intact()?;
-        if self.has_room() || self.has_finished() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        let is_ready = self.has_finished() || (self.has_room() && self.queued.is_none());
+        if is_ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Ready if no message waits for a credit.
+    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.queued.is_some() {
+            ready!(self.begin(Half::Send, context));
+        }
+        if self.queued.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        self.intact()?;
+        Poll::Pending
     }
 
     fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.messages.close(cmid_proto::Time::NEVER);
+        ready!(self.poll_sent(context))?;
+        self.messages.close(Time::NEVER);
         ready!(self.begin(Half::Send, context));
         let is_delivered = !self.is_lost && self.sends.available() == self.sends.blocks();
         let is_said = matches!(self.messages.stage(), Stage::Closed | Stage::Over);

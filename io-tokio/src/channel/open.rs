@@ -95,6 +95,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             messages,
             keep_alive: config.keep_alive,
             arrived: Default::default(),
+            queued: None,
             peer_has_finished: false,
             is_lost: false,
             failure: None,

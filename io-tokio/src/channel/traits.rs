@@ -25,7 +25,7 @@ impl<D: DataPath, O: Observer> Stream for Channel<D, O> {
     }
 }
 
-/// As [`Channel::send`]; its close is [`Channel::finish`]. A flush has nothing to do: what is sent is the device's.
+/// As [`Channel::send`]; its close is [`Channel::finish`]. A flush waits until all messages are sent.
 impl<D: DataPath, O: Observer, T: AsRef<[u8]>> Sink<T> for Channel<D, O> {
     type Error = io::Error;
 
@@ -34,11 +34,18 @@ impl<D: DataPath, O: Observer, T: AsRef<[u8]>> Sink<T> for Channel<D, O> {
     }
 
     fn start_send(mut self: Pin<&mut Self>, message: T) -> io::Result<()> {
-        self.send_now(&[message.as_ref()])
+        match self.send_now(&[message.as_ref()]) {
+            // A poll of the other half has taken the credit, for a packet without a message.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.queued.is_none() => {
+                self.queued = Some(message.as_ref().to_vec());
+                Ok(())
+            }
+            sent => sent,
+        }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(context)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

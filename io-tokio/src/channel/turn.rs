@@ -50,6 +50,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             self.post_receives()?;
             let now = clock::now();
             self.messages.handle_timeout(now).map_err(failed)?;
+            self.send_queued()?;
             self.send_control(now)?;
             if self.poll_ready(now)?.is_pending() {
                 return Ok(has_happened);
@@ -110,6 +111,12 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         Ok(())
     }
 
+    /// Sends the message that waits for a credit.
+    fn send_queued(&mut self) -> io::Result<()> {
+        let has_room = self.has_room();
+        self.queued.take_if(|_| has_room).map_or(Ok(()), |message| self.send_now(&[&message]))
+    }
+
     /// Whether a message can be sent. One block is for packets without a message.
     pub(super) fn has_room(&self) -> bool {
         self.messages.credits() > 0 && self.sends.available() > 1
@@ -123,7 +130,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             return Err(not_sent(NotSent::TooLong { len, max }));
         } else if self.has_finished() {
             return Err(not_sent(NotSent::Closed));
-        } else if !self.has_room() {
+        } else if !self.has_room() || self.queued.is_some() {
             return Err(not_sent(NotSent::NoCredit));
         }
         let block = self.sends.take().ok_or(Errno::ENOMEM)?;
