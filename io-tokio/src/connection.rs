@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath};
@@ -192,26 +192,35 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         loop {
             // Other tasks run, if the CQ is never empty.
             consume_budget().await;
-            let polled = self.cq.poll(into)?;
-            if polled > 0 {
+            if let Some(polled) = self.take_completions(into)? {
                 return Ok(polled);
-            }
-            if !self.is_armed {
-                // They would accumulate in the kernel.
-                self.cq.take_notifications()?;
-                self.cq.arm()?;
-                self.is_armed = true;
-                // Earlier completions cause no notification.
-                continue;
-            }
-            if let Some(end) = self.end()? {
-                let now = clock::now();
-                if self.cq.is_idle() || now >= *self.flushed_by.get_or_insert(now.after(FLUSH_LIMIT)) {
-                    return end.map(|()| 0);
-                }
             }
             self.ready().await?;
         }
+    }
+
+    /// As [`next_completions`](Connection::next_completions), without waiting: `None` if there is nothing.
+    pub(crate) fn take_completions(&mut self, into: &mut [Completion]) -> io::Result<Option<usize>> {
+        loop {
+            let polled = self.cq.poll(into)?;
+            if polled > 0 {
+                return Ok(Some(polled));
+            }
+            if self.is_armed {
+                break;
+            }
+            // They would accumulate in the kernel.
+            self.cq.take_notifications()?;
+            self.cq.arm()?;
+            // Earlier completions cause no notification: poll once more.
+            self.is_armed = true;
+        }
+        let Some(end) = self.end()? else { return Ok(None) };
+        let now = clock::now();
+        if self.cq.is_idle() || now >= *self.flushed_by.get_or_insert(now.after(FLUSH_LIMIT)) {
+            return end.map(|()| Some(0));
+        }
+        Ok(None)
     }
 
     /// Disconnects, and waits for the peer's confirmation: its own disconnect, or the drop of its connection; a task of
@@ -267,18 +276,22 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
 
     /// Waits until there may be an event or a completion, or a deadline has come.
     async fn ready(&mut self) -> io::Result<()> {
-        let due = self.port.drive.next_timeout().into_iter().chain(self.flushed_by).min().and_then(clock::instant);
-        let Connection { port, cq, watch, is_armed, .. } = self;
-        // Moved into it: the future would else need a CQ that is `Sync`.
-        until(due, move |context| {
-            let is_notified = watch.poll(cq.fd(), context)?.is_ready();
-            *is_armed &= !is_notified;
-            match port.poll_readable(context)? {
-                Poll::Pending if !is_notified => Poll::Pending,
-                Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
-            }
-        })
-        .await
+        until(self.due().and_then(clock::instant), |context| self.poll_ready(context)).await
+    }
+
+    /// Ready if there may be an event or a completion.
+    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_notified = self.watch.poll(self.cq.fd(), context)?.is_ready();
+        self.is_armed &= !is_notified;
+        match self.port.poll_readable(context)? {
+            Poll::Pending if !is_notified => Poll::Pending,
+            Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// The nearest deadline.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.port.drive.next_timeout().into_iter().chain(self.flushed_by).min()
     }
 }
 

@@ -1,7 +1,7 @@
 //! cmid on tokio: RDMA connections as `tokio::net` has them for TCP.
 //!
 //! [`Listener::bind`] and [`Listener::accept`], [`Connection::connect`], [`Connection::next_completions`],
-//! [`Connection::disconnect`]. README.md has a whole program.
+//! [`Connection::disconnect`]. Above them [`Channel`] is messages, and [`ByteStream`] bytes. README.md has a whole program.
 //!
 //! # Tasks and runtimes
 //!
@@ -28,7 +28,11 @@
 //! | future of [`Listener::accept`] | none; the next call returns the request |
 //! | future of [`Connection::next_completions`], [`Connection::closed`] | none |
 //! | future of [`Connection::disconnect`] | the request stays; the next call waits for its end |
-//! | [`Connection`] | ends the connection |
+//! | future of [`Channel::connect`], [`Channel::accept`] | as those of a connection |
+//! | future of [`Channel::recv`], [`Channel::send`] | none; a message is sent whole or not at all |
+//! | future of [`Channel::finish`], [`Channel::close`] | this side has finished; the next call waits on |
+//! | [`Connection`], [`Channel`] | ends the connection |
+//! | [`Message`] | its memory is received into again |
 //! | [`Incoming`], [`Listener`] | rejects the peers that are not answered |
 //!
 //! ```no_run
@@ -76,6 +80,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod channel;
 mod clock;
 mod connection;
 mod listener;
@@ -85,6 +90,7 @@ mod port;
 mod sim_time;
 mod watch;
 
+pub use channel::{ByteStream, Channel, Message};
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;

@@ -5,13 +5,15 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use cmid_tokio::proto::datapath::{Attaching, Completion, CreateError, DataPath};
 use cmid_tokio::proto::{Observer, StepRecord};
 use cmid_tokio::sim::{Clock, SimDevice};
-use cmid_tokio::{Connection, Incoming, ListenOptions, Listener, Options};
+use cmid_tokio::{ByteStream, Channel, Connection, Incoming, ListenOptions, Listener, Options};
+use common::channels::channels;
 use common::{LIMIT, Side, World, attach, ends, server};
 use tokio::runtime::{Builder, Runtime};
 
@@ -30,6 +32,7 @@ fn values_and_futures_are_send_if_the_device_is() {
         listener: Listener<D>,
         incoming: Incoming<D>,
         connection: Connection<D>,
+        channel: Channel<D>,
         completions: &mut [Completion],
         attach: Attach<D>,
     ) {
@@ -39,6 +42,11 @@ fn values_and_futures_are_send_if_the_device_is() {
         drop(is_send(connection.closed()));
         drop(is_send(connection.next_completions(completions)));
         drop(is_send(connection.disconnect(LIMIT)));
+        let mut channel = is_send(channel);
+        drop(is_send(channel.send(b"")));
+        drop(is_send(channel.recv()));
+        drop(is_send(channel.close(LIMIT)));
+        drop(is_send(ByteStream::new(channel)));
     }
     let _compiles = values::<SimDevice>;
     let world = World::new(Clock::Real);
@@ -119,6 +127,26 @@ fn a_connection_moves_to_the_runtimes_of_other_threads() {
     receive(&mut server, 3);
     server.connection.leave_runtime();
     runtime().block_on(ends(server.connection.closed())).unwrap();
+}
+
+#[test]
+fn a_channel_moves_to_the_runtimes_of_other_threads() {
+    let world = World::new(Clock::Real);
+    let [mut client, mut server] = runtime().block_on(channels(&world));
+    for byte in 0..3 {
+        client.leave_runtime();
+        server.leave_runtime();
+        thread::scope(|scope| {
+            let received = scope.spawn(|| runtime().block_on(ends(server.recv())).unwrap().unwrap().to_vec());
+            let sent = scope.spawn(|| runtime().block_on(ends(client.send(&[byte]))).unwrap());
+            assert_eq!((sent.join().unwrap(), &received.join().unwrap()[..]), ((), &[byte][..]));
+        });
+    }
+    // Outside of a runtime it is an error and no panic.
+    server.leave_runtime();
+    let mut receive = std::pin::pin!(server.recv());
+    let polled = receive.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(_))));
 }
 
 #[test]

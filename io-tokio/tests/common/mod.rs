@@ -1,6 +1,8 @@
 //! What the tests share: hosts of a fabric, and a QP with memory.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod channels;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! An echo server and its clients on tokio, over any device.
+//! An echo server and its clients on tokio, over any device: of messages, and of bodies of HTTP/2.
 #![forbid(unsafe_code)]
 
+pub mod http;
 mod port;
 
 use std::io;

@@ -10,6 +10,7 @@ use clap::{Parser, ValueEnum};
 use cmid_tokio::Listener;
 use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::sim::{Clock, Config, Fabric};
+use on_tokio::{give_up, http, ping, serve};
 
 /// A drop waits for nobody. An emulated machine may stall for a part of a second.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -27,10 +28,13 @@ struct Args {
     /// The address and port of the server.
     #[arg(long, default_value = "10.99.0.2:7471")]
     address: SocketAddr,
+    /// HTTP/2 requests instead of messages.
+    #[arg(long)]
+    http: bool,
     /// The number of connections at a time.
     #[arg(long, default_value_t = 4)]
     clients: u32,
-    /// The number of messages of each client.
+    /// The number of messages, or requests, of each client.
     #[arg(long, default_value_t = 100)]
     messages: u32,
     /// The number of connects whose futures are dropped first, each a millisecond later than the one before.
@@ -71,21 +75,28 @@ async fn main() -> io::Result<()> {
 }
 
 async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
-    if args.part == Part::Serve {
-        return on_tokio::serve(Listener::bind(device, args.address)?).await;
+    let (peer, messages, is_http) = (args.address, args.messages, args.http);
+    if args.part != Part::Ping {
+        let listener = Listener::bind(device.sibling(), peer)?;
+        let serving =
+            tokio::spawn(async move { if is_http { http::serve(listener).await } else { serve(listener).await } });
+        if args.part == Part::Serve {
+            return serving.await?;
+        }
     }
-    if args.part == Part::Both {
-        tokio::spawn(on_tokio::serve(Listener::bind(device.sibling(), args.address)?));
-    }
-    let (peer, messages) = (args.address, args.messages);
     for after in (0..args.drops).map(|number| Duration::from_millis(number.into())) {
-        let took = on_tokio::give_up(device.sibling(), peer, after).await?;
+        let took = give_up(device.sibling(), peer, after).await?;
         if took > AT_ONCE {
             return Err(io::Error::other(format!("a connect was dropped after {after:?}, which took {took:?}")));
         }
     }
-    let ping = |_| tokio::spawn(on_tokio::ping(device.sibling(), peer, messages));
-    let clients: Vec<_> = (0..args.clients).map(ping).collect();
+    let clients: Vec<_> = (0..args.clients)
+        .map(|_| device.sibling())
+        .map(|device| match is_http {
+            true => tokio::spawn(http::post(device, peer, messages)),
+            false => tokio::spawn(ping(device, peer, messages)),
+        })
+        .collect();
     for client in clients {
         println!("{} bytes came back", client.await??);
     }

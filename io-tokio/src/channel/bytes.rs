@@ -1,0 +1,107 @@
+//! A channel as a stream of bytes.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::slice;
+use std::task::{Context, Poll, ready};
+
+use cmid_proto::Observer;
+use cmid_proto::datapath::DataPath;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{Channel, Message};
+
+/// The slices of a vectored write that go into one message.
+const SLICES: usize = 64;
+
+/// A channel as a stream of bytes, for what runs on TCP: HTTP, gRPC, codecs. Both sides are one. Its messages are pieces of
+/// the stream, without a meaning of their own.
+///
+/// Each write is sent at once, as with `TCP_NODELAY`, and a flush has nothing to do. A shutdown is [`Channel::finish`]: the
+/// peer then reads the end. A peer that goes without it is `UnexpectedEof`. Who makes its turns: see [`Channel`].
+///
+/// A future of `AsyncReadExt::read` or `AsyncWriteExt::write` that is dropped before it was ready has read or written
+/// nothing.
+#[derive(Debug)]
+pub struct ByteStream<D: DataPath, O: Observer = ()> {
+    channel: Channel<D, O>,
+    /// A message that is not read to its end.
+    rest: Option<Message<D::Piece>>,
+}
+
+impl<D: DataPath, O: Observer> ByteStream<D, O> {
+    /// Creates a stream of a channel. The next byte is the first one of its next message.
+    #[must_use]
+    pub fn new(channel: Channel<D, O>) -> Self {
+        ByteStream { channel, rest: None }
+    }
+
+    /// Returns the channel. Messages that it sends are pieces of the stream.
+    pub fn channel(&mut self) -> &mut Channel<D, O> {
+        &mut self.channel
+    }
+}
+
+impl<D: DataPath, O: Observer> AsyncRead for ByteStream<D, O> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut message = match self.rest.take() {
+            Some(rest) => rest,
+            None => loop {
+                match ready!(self.channel.poll_recv(context))? {
+                    // It would be the end.
+                    Some(empty) if empty.is_empty() => {}
+                    Some(message) => break message,
+                    None => return Poll::Ready(Ok(())),
+                }
+            },
+        };
+        let count = message.len().min(into.remaining());
+        into.put_slice(&message[..count]);
+        message.advance(count);
+        self.rest = (!message.is_empty()).then_some(message);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<D: DataPath, O: Observer> AsyncWrite for ByteStream<D, O> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, slice::from_ref(&IoSlice::new(bytes)))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let (mut slices, mut count, mut len) = ([&[][..]; SLICES], 0, 0);
+        for slice in bytes.iter().filter(|slice| !slice.is_empty()) {
+            let room = self.channel.message_max() - len;
+            if room == 0 || count == SLICES {
+                break;
+            }
+            slices[count] = &slice[..slice.len().min(room)];
+            len += slices[count].len();
+            count += 1;
+        }
+        if len == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.channel.poll_room(context))?;
+        Poll::Ready(self.channel.send_now(&slices[..count]).map(|()| len))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.channel.poll_finish(context)
+    }
+}

@@ -1,0 +1,62 @@
+//! A received message.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use std::task::Wake;
+
+use cmid_proto::datapath::{Block, Piece};
+
+use super::wakers::Wakers;
+
+/// A received message, in the registered memory that the device has written it to. It derefs to its bytes.
+///
+/// Its drop lets the peer send another message: a program that keeps [`window`] messages receives no more. It may be
+/// dropped on another thread, and after its channel.
+///
+/// [`window`]: cmid_proto::messages::MessagesConfig::window
+pub struct Message<P: Piece> {
+    /// `None` only in `drop`.
+    block: Option<Block<P>>,
+    range: Range<usize>,
+    wakers: Arc<Wakers>,
+}
+
+impl<P: Piece> Message<P> {
+    pub(super) fn new(block: Block<P>, range: Range<usize>, wakers: Arc<Wakers>) -> Self {
+        Message { block: Some(block), range, wakers }
+    }
+
+    /// Removes bytes at the beginning.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.range.start = self.range.end.min(self.range.start + count);
+    }
+}
+
+impl<P: Piece> Deref for Message<P> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.block.as_ref().and_then(|block| block.get(self.range.clone())).unwrap_or_default()
+    }
+}
+
+impl<P: Piece> AsRef<[u8]> for Message<P> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<P: Piece> Drop for Message<P> {
+    fn drop(&mut self) {
+        // The channel posts its receive again when it is polled.
+        drop(self.block.take());
+        self.wakers.wake_by_ref();
+    }
+}
+
+impl<P: Piece> fmt::Debug for Message<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

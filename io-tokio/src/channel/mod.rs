@@ -1,0 +1,239 @@
+//! Messages over a connection.
+
+mod bytes;
+mod message;
+mod open;
+mod traits;
+mod turn;
+mod wakers;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use cmid_proto::datapath::{DataPath, Pool};
+use cmid_proto::messages::{Messages, Stage};
+use cmid_proto::{Observer, Time};
+use tokio::task::consume_budget;
+use tokio::time::{Sleep, timeout};
+
+use crate::connection::Connection;
+pub use bytes::ByteStream;
+pub use message::Message;
+use wakers::{Half, Wakers};
+
+/// Messages over a connection: framed, in order, with credits, so that no send meets a missing receive. Both sides are a
+/// channel. The protocol is that of [`cmid_proto::messages`].
+///
+/// [`send`](Channel::send) and [`recv`](Channel::recv); as `futures` have it a `Stream` of [`Message`]s and a `Sink` of
+/// bytes; as bytes for what runs on TCP, a [`ByteStream`]. Each message fits into one receive of the peer, see
+/// [`message_max`](Channel::message_max).
+///
+/// Its memory moves into the work requests, so that a device never writes to what a future has borrowed, and a future may
+/// be dropped at any point. A message is copied once on the sending side and not on the receiving one.
+///
+/// # Who makes its turns
+///
+/// There is no task of it. Each poll of any of its futures takes what has arrived in both directions, returns credits and
+/// sends signs of life; after a poll that was not ready, its waker is called when one of these is due. So a task that
+/// neither sends nor receives, for as long as the [`silence`](cmid_proto::messages::MessagesConfig::silence) that the
+/// peer permits, is dead for the peer. Keep a `recv` among what the task awaits.
+///
+/// One task may wait for each half at a time, such as by `split` of `futures` or of [`tokio::io`].
+///
+/// # How it ends
+///
+/// [`close`](Channel::close), by both sides. A drop ends the connection at once: the peer's `recv` returns the messages that
+/// have arrived, then `UnexpectedEof`. The first error is final: later calls return it again.
+pub struct Channel<D: DataPath, O: Observer = ()> {
+    qp: D::Qp,
+    receives: Pool<D::Piece>,
+    sends: Pool<D::Piece>,
+    messages: Messages,
+    message_max: usize,
+    keep_alive: Duration,
+    /// Messages that nobody has taken: at most as many as there are receives.
+    arrived: VecDeque<Message<D::Piece>>,
+    /// A message of the sink whose credit was taken by a packet without a message.
+    queued: Option<Vec<u8>>,
+    peer_has_finished: bool,
+    /// Whether a message may be lost: its send has failed.
+    is_lost: bool,
+    failure: Option<Arc<io::Error>>,
+    /// Whether the stream has returned the failure.
+    is_told: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+    wakers: Arc<Wakers>,
+    /// Of the descriptors and the timer: it wakes all of `wakers`.
+    waker: Waker,
+    connection: Connection<D, O>,
+}
+
+/// The number of a work request: whose block it has.
+#[derive(Clone, Copy)]
+enum Work {
+    Receive,
+    Control,
+    Message,
+}
+
+/// Nothing in it is pinned but the timer, which has a box of its own.
+impl<D: DataPath, O: Observer> Unpin for Channel<D, O> {}
+
+impl<D: DataPath, O: Observer> Channel<D, O> {
+    /// Returns the length of the longest message that can be sent, in bytes: the smaller one of both sides'
+    /// [`packet`](cmid_proto::messages::MessagesConfig::packet), without the header.
+    #[must_use]
+    pub fn message_max(&self) -> usize {
+        self.message_max
+    }
+
+    /// Returns the connection, for its addresses and parameters. Do not take completions from it.
+    pub fn connection(&mut self) -> &mut Connection<D, O> {
+        &mut self.connection
+    }
+
+    /// As [`Connection::leave_runtime`]. Before the next poll in another runtime: an error of a runtime that is gone is final.
+    pub fn leave_runtime(&mut self) {
+        self.connection.leave_runtime();
+        self.timer = None;
+    }
+
+    /// Sends a message. Waits until the peer has a receive for it, and not until it has arrived.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a message longer than [`message_max`](Channel::message_max); `BrokenPipe` after
+    /// [`finish`](Channel::finish); else what has ended the channel, as for [`recv`](Channel::recv).
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it was ready has sent nothing. The peer never sees a part of a message.
+    pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        poll_fn(|context| {
+            if message.len() <= self.message_max {
+                ready!(self.poll_room(context))?;
+            }
+            Poll::Ready(self.send_now(&[message]))
+        })
+        .await
+    }
+
+    /// Waits for the next message. `None` after the last one, if the peer has [finished](Channel::finish).
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the peer has ended the connection without that, `TimedOut` if it sends no sign of life,
+    /// `InvalidData` with a [`MessagesError`](cmid_proto::messages::MessagesError) if it breaks the protocol; as
+    /// [`Connection::closed`]; or a work request has failed.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has taken no message.
+    pub async fn recv(&mut self) -> io::Result<Option<Message<D::Piece>>> {
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// Sends no more messages, and waits until all are in the peer's memory. The peer's [`recv`](Channel::recv) returns
+    /// `None` after them; its own messages still arrive. On iWARP they are then on their way, in TCP.
+    ///
+    /// # Errors
+    /// As [`recv`](Channel::recv).
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take it back, once it was polled and no message of the sink waited for a credit. The
+    /// next call waits on.
+    pub async fn finish(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_finish(context)).await
+    }
+
+    /// [Finishes](Channel::finish), and waits until the peer has too. Discards the messages that arrive until then. Drop
+    /// the channel afterwards: no message is lost.
+    ///
+    /// # Errors
+    /// `TimedOut` if the peer does not finish within `limit`; else as [`finish`](Channel::finish).
+    ///
+    /// # Cancel safety
+    /// As [`finish`](Channel::finish). Messages may be discarded.
+    pub async fn close(&mut self, limit: Duration) -> io::Result<()> {
+        let exchange = async {
+            self.finish().await?;
+            while self.recv().await?.is_some() {}
+            Ok(())
+        };
+        timeout(limit, exchange).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Message<D::Piece>>>> {
+        ready!(self.begin(Half::Receive, context));
+        if let Some(message) = self.arrived.pop_front() {
+            return Poll::Ready(Ok(Some(message)));
+        } else if self.peer_has_finished {
+            return Poll::Ready(Ok(None));
+        }
+        self.intact()?;
+        Poll::Pending
+    }
+
+    /// Ready if a message can be sent.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.begin(Half::Send, context));
+        self.intact()?;
+        let is_ready = self.has_finished() || (self.has_room() && self.queued.is_none());
+        if is_ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Ready if no message waits for a credit.
+    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.queued.is_some() {
+            ready!(self.begin(Half::Send, context));
+        }
+        if self.queued.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        self.intact()?;
+        Poll::Pending
+    }
+
+    fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_sent(context))?;
+        self.messages.close(Time::NEVER);
+        ready!(self.begin(Half::Send, context));
+        let is_delivered = !self.is_lost && self.sends.available() == self.sends.blocks();
+        let is_said = matches!(self.messages.stage(), Stage::Closed | Stage::Over);
+        // A peer that has finished may go without our goodbye.
+        if is_delivered && (is_said || (self.peer_has_finished && self.failure.is_some())) {
+            return Poll::Ready(Ok(()));
+        }
+        self.intact()?;
+        Poll::Pending
+    }
+
+    /// Makes a turn for a task that waits for a half. Pending if other tasks are to run first.
+    fn begin(&mut self, half: Half, context: &mut Context<'_>) -> Poll<()> {
+        ready!(pin!(consume_budget()).poll(context));
+        self.wakers.register(half, context);
+        self.turn(half);
+        Poll::Ready(())
+    }
+
+    /// Whether this side sends no more messages.
+    fn has_finished(&self) -> bool {
+        !matches!(self.messages.stage(), Stage::Open | Stage::PeerClosed)
+    }
+
+    fn intact(&self) -> io::Result<()> {
+        self.failure.as_ref().map_or(Ok(()), |failure| Err(io::Error::new(failure.kind(), Arc::clone(failure))))
+    }
+}
+
+impl<D: DataPath, O: Observer> std::fmt::Debug for Channel<D, O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (messages, arrived) = (&self.messages, self.arrived.len());
+        f.debug_struct("Channel").field("messages", messages).field("arrived", &arrived).finish_non_exhaustive()
+    }
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

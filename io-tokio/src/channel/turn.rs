@@ -1,0 +1,195 @@
+//! The turns of a channel: what its futures do each time that they are polled.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use cmid_proto::datapath::{Block, Completion, DataPath, Parts, SendWr, WcStatus, prelude::*};
+use cmid_proto::messages::{HEADER, MessagesError, NotSent, Received};
+use cmid_proto::{Errno, Observer, Time};
+use tokio::time::sleep_until;
+
+use super::wakers::Half;
+use super::{Channel, Message, Work, invalid};
+use crate::clock;
+
+/// Completions that are polled at a time.
+const BATCH: usize = 16;
+
+impl<D: DataPath, O: Observer> Channel<D, O> {
+    /// Takes what has arrived, sends what is due without a message, and registers for what comes next. A failure is kept.
+    pub(super) fn turn(&mut self, half: Half) {
+        if self.failure.is_some() {
+            return;
+        }
+        match self.make_turn() {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => self.failure = Some(Arc::new(error)),
+        }
+        self.wakers.wake_other(half);
+    }
+
+    /// Returns whether something has happened.
+    ///
+    /// It ends: the peer sends no more than it has credits for, those of messages return when the program has dropped them,
+    /// and packets without messages are not answered by others.
+    fn make_turn(&mut self) -> io::Result<bool> {
+        let (mut some, mut has_happened) = ([Completion::default(); BATCH], false);
+        loop {
+            while let Some(polled) = self.connection.take_completions(&mut some)? {
+                if polled == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                has_happened = true;
+                for completion in &some[..polled] {
+                    self.completed(completion)?;
+                }
+            }
+            self.post_receives()?;
+            let now = clock::now();
+            self.messages.handle_timeout(now).map_err(failed)?;
+            self.send_queued()?;
+            self.send_control(now)?;
+            if self.poll_ready(now)?.is_pending() {
+                return Ok(has_happened);
+            }
+        }
+    }
+
+    fn completed(&mut self, completion: &Completion) -> io::Result<()> {
+        // A block to send from returns to its pool.
+        let block = self.qp.reclaim(completion).and_then(Parts::into_block);
+        match completion.status {
+            WcStatus::SUCCESS if completion.wr_id == Work::Receive as u64 => {
+                self.received(block.ok_or(Errno::EIO)?, completion.byte_len as usize)
+            }
+            WcStatus::SUCCESS => Ok(()),
+            status => {
+                self.is_lost |= completion.wr_id == Work::Message as u64;
+                // After the end of the connection, which is reported.
+                if status == WcStatus::WR_FLUSH_ERR { Ok(()) } else { Err(io::Error::other(status.to_string())) }
+            }
+        }
+    }
+
+    fn received(&mut self, block: Block<D::Piece>, len: usize) -> io::Result<()> {
+        let packet = block.get(..len).ok_or(Errno::EIO)?;
+        match self.messages.receive(packet, clock::now()).map_err(failed)? {
+            Received::Message(_) => {
+                self.arrived.push_back(Message::new(block, HEADER..len, Arc::clone(&self.wakers)));
+                return Ok(());
+            }
+            Received::Control => {}
+            Received::Goodbye => self.peer_has_finished = true,
+        }
+        self.post_receive(block)
+    }
+
+    /// Posts the receives of the messages that the program has dropped.
+    fn post_receives(&mut self) -> io::Result<()> {
+        let mut posted = 0;
+        while let Some(block) = self.receives.take() {
+            self.post_receive(block)?;
+            posted += 1;
+        }
+        self.messages.posted(posted);
+        Ok(())
+    }
+
+    fn post_receive(&mut self, block: Block<D::Piece>) -> io::Result<()> {
+        Ok(self.qp.post_recv_blocks(Work::Receive as u64, block).map_err(|unposted| unposted.error)?)
+    }
+
+    /// Sends credits, a sign of life or the goodbye, if they are due.
+    fn send_control(&mut self, now: Time) -> io::Result<()> {
+        while let Some(block) = self.sends.take() {
+            let Some(header) = self.messages.poll_control(now) else { break };
+            self.post_send(Work::Control, block, header, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Sends the message that waits for a credit.
+    fn send_queued(&mut self) -> io::Result<()> {
+        let has_room = self.has_room();
+        self.queued.take_if(|_| has_room).map_or(Ok(()), |message| self.send_now(&[&message]))
+    }
+
+    /// Whether a message can be sent. One block is for packets without a message.
+    pub(super) fn has_room(&self) -> bool {
+        self.messages.credits() > 0 && self.sends.available() > 1
+    }
+
+    /// Sends the slices as one message.
+    pub(super) fn send_now(&mut self, slices: &[&[u8]]) -> io::Result<()> {
+        self.intact()?;
+        let (len, max) = (slices.iter().map(|slice| slice.len()).sum(), self.message_max);
+        if len > max {
+            return Err(not_sent(NotSent::TooLong { len, max }));
+        } else if self.has_finished() {
+            return Err(not_sent(NotSent::Closed));
+        } else if !self.has_room() || self.queued.is_some() {
+            return Err(not_sent(NotSent::NoCredit));
+        }
+        let block = self.sends.take().ok_or(Errno::ENOMEM)?;
+        let header = self.messages.send(len, clock::now()).map_err(not_sent)?;
+        self.post_send(Work::Message, block, header, slices).inspect_err(|error| {
+            // The peer would miss the packet.
+            self.failure = Some(Arc::new(io::Error::new(error.kind(), error.to_string())));
+        })
+    }
+
+    /// Posts a packet.
+    fn post_send(
+        &mut self,
+        work: Work,
+        mut block: Block<D::Piece>,
+        header: [u8; HEADER],
+        slices: &[&[u8]],
+    ) -> io::Result<()> {
+        let mut len = 0;
+        for slice in [&header[..]].iter().chain(slices) {
+            block.get_mut(len..len + slice.len()).ok_or(Errno::EINVAL)?.copy_from_slice(slice);
+            len += slice.len();
+        }
+        let send = SendWr::send(work as u64, block.part(0..len));
+        Ok(self.qp.post_send_blocks(send).map_err(|unposted| unposted.error)?)
+    }
+
+    /// Ready if another turn is necessary. Otherwise both halves are woken when it is.
+    fn poll_ready(&mut self, now: Time) -> io::Result<Poll<()>> {
+        let waker: Waker = self.waker.clone();
+        let context = &mut Context::from_waker(&waker);
+        if self.connection.poll_ready(context)?.is_ready() {
+            return Ok(Poll::Ready(()));
+        }
+        // A sign of life that is due, and for which no block is free, is tried again.
+        let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
+        let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
+        let due = self.connection.due().into_iter().chain(messages).min().and_then(clock::instant);
+        let Some(due) = due else { return Ok(Poll::Pending) };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
+        }
+        Ok(timer.as_mut().poll(context))
+    }
+}
+
+fn failed(error: MessagesError) -> io::Error {
+    match error {
+        MessagesError::Silent(_) | MessagesError::NoGoodbye => io::Error::new(io::ErrorKind::TimedOut, error),
+        wrong => invalid(wrong),
+    }
+}
+
+fn not_sent(error: NotSent) -> io::Error {
+    let kind = match error {
+        NotSent::Closed => io::ErrorKind::BrokenPipe,
+        NotSent::NoCredit => io::ErrorKind::WouldBlock,
+        _ => io::ErrorKind::InvalidInput,
+    };
+    io::Error::new(kind, error)
+}

@@ -1,0 +1,88 @@
+//! Who is woken when something happens on a channel.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+/// A side of a channel that a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Half {
+    Receive = 0,
+    Send = 1,
+}
+
+impl Half {
+    fn other(self) -> Half {
+        if self == Half::Receive { Half::Send } else { Half::Receive }
+    }
+}
+
+/// The last task that has waited for each half. One may receive and another one send, and a descriptor or a timer has room
+/// for one waker: it has this one, which wakes both.
+#[derive(Debug, Default)]
+pub(super) struct Wakers([Mutex<Option<Waker>>; 2]);
+
+impl Wakers {
+    fn of(&self, half: Half) -> MutexGuard<'_, Option<Waker>> {
+        // No call panics while it holds the lock.
+        self.0[half as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task of the context waits for a half.
+    pub(super) fn register(&self, half: Half, context: &Context<'_>) {
+        match &mut *self.of(half) {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+    }
+
+    /// One half has seen what is perhaps for the other one.
+    pub(super) fn wake_other(&self, half: Half) {
+        // Not within the lock: the task may run at once, and register.
+        let waiting = self.of(half.other()).take();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Wakers {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake_other(Half::Send);
+        self.wake_other(Half::Receive);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn each_half_wakes_the_last_task_that_has_waited_for_it_once() {
+        let tasks: [Arc<Count>; 3] = Default::default();
+        let counts = || tasks.each_ref().map(|task| task.0.load(Ordering::Relaxed));
+        let wakers = Arc::new(Wakers::default());
+        let wait = |half, task: usize| {
+            wakers.register(half, &Context::from_waker(&Waker::from(Arc::clone(&tasks[task]))));
+        };
+        wait(Half::Receive, 0);
+        wait(Half::Receive, 1);
+        wait(Half::Send, 2);
+        wakers.wake_other(Half::Receive);
+        assert_eq!(counts(), [0, 0, 1]);
+        wakers.wake_by_ref();
+        wakers.wake_by_ref();
+        assert_eq!(counts(), [0, 1, 1]);
+    }
+}

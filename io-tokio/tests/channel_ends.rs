@@ -1,0 +1,155 @@
+//! How channels end, and how a side notices that the other one is gone.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use cmid_tokio::Channel;
+use cmid_tokio::proto::messages::MessagesError;
+use cmid_tokio::sim::SimDevice;
+use common::channels::{CONFIG, CREDITS, channels};
+use common::{LIMIT, World, ends};
+use futures_util::{SinkExt, StreamExt};
+use tokio::time::{Instant, timeout};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn both_close_at_once_or_one_after_the_other_and_what_was_not_received_is_discarded() {
+    for apart in [0, 1, 30].map(Duration::from_millis) {
+        let [mut client, mut server] = channels(&World::paused()).await;
+        for byte in 0..4 {
+            client.send(&[byte]).await.unwrap();
+            server.send(&[byte]).await.unwrap();
+        }
+        let later = async {
+            tokio::time::sleep(apart).await;
+            let closed = server.close(LIMIT).await;
+            drop(server);
+            closed
+        };
+        let (first, second) = ends(async { tokio::join!(client.close(LIMIT), later) }).await;
+        first.unwrap();
+        second.unwrap();
+        // The end stays.
+        ends(client.finish()).await.unwrap();
+        assert!(ends(client.recv()).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_side_that_has_finished_still_receives() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    client.send(b"question").await.unwrap();
+    // In the peer's memory, although nobody has received it.
+    ends(client.finish()).await.unwrap();
+    assert_eq!(ends(server.recv()).await.unwrap().unwrap()[..], *b"question");
+    assert!(ends(server.recv()).await.unwrap().is_none());
+    server.send(b"answer").await.unwrap();
+    ends(server.finish()).await.unwrap();
+    drop(server);
+    assert_eq!(ends(client.recv()).await.unwrap().unwrap()[..], *b"answer");
+    assert!(ends(client.recv()).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_after_a_finish_loses_nothing_and_the_peer_can_finish_too() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    client.send(b"last").await.unwrap();
+    ends(client.finish()).await.unwrap();
+    drop(client);
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(ends(server.recv()).await.unwrap().unwrap()[..], *b"last");
+    assert!(ends(server.recv()).await.unwrap().is_none());
+    // HTTP flushes before it ends.
+    ends(SinkExt::<&[u8]>::flush(&mut server)).await.unwrap();
+    ends(server.close(LIMIT)).await.unwrap();
+    assert_eq!(ends(server.send(b"x")).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_without_a_finish_is_an_error_after_the_messages_that_have_arrived() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    client.send(b"one").await.unwrap();
+    client.send(b"two").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(client);
+    for message in [b"one", b"two"] {
+        assert_eq!(ends(server.recv()).await.unwrap().unwrap()[..], *message);
+    }
+    for _ in 0..2 {
+        assert_eq!(ends(server.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(ends(server.send(b"x")).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(ends(server.close(LIMIT)).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+    // A stream returns it once.
+    assert!(ends(server.next()).await.unwrap().is_err());
+    assert!(ends(server.next()).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_the_peer_has_perhaps_not_received_is_an_error_of_finish() {
+    let [mut client, server] = channels(&World::paused()).await;
+    let drops = async {
+        drop(server);
+        client.send(b"lost").await.unwrap();
+        client.finish().await
+    };
+    let error = ends(drops).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::Other), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_channel_lives_by_signs_of_life_and_a_task_that_awaits_nothing_of_it_is_dead() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    let both = async { tokio::join!(timeout(MINUTE, client.recv()), timeout(MINUTE, server.recv())) };
+    let (client_waits, server_waits) = both.await;
+    assert!(client_waits.is_err() && server_waits.is_err(), "nothing has happened for a minute");
+    let begun = Instant::now();
+    let error = ends(client.recv()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(error.to_string().contains(&MessagesError::Silent(CONFIG.silence).to_string()), "{error}");
+    let took = begun.elapsed();
+    assert!(took > CONFIG.silence - CONFIG.keep_alive && took <= CONFIG.silence + CONFIG.keep_alive, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sides_that_only_send_and_wait_for_credits_keep_each_other_alive() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    let fill = async |channel: &mut Channel<SimDevice>| {
+        while let Ok(sent) = timeout(MINUTE, channel.send(b"more")).await {
+            sent.unwrap();
+        }
+    };
+    tokio::join!(fill(&mut client), fill(&mut server));
+    for _ in 0..CREDITS {
+        assert_eq!(ends(client.recv()).await.unwrap().unwrap()[..], *b"more");
+        assert_eq!(ends(server.recv()).await.unwrap().unwrap()[..], *b"more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_that_the_peer_does_not_answer_lets_the_limit_pass() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    let limit = Duration::from_secs(3);
+    let begun = Instant::now();
+    let peer = async { while let Ok(Some(_)) = server.recv().await {} };
+    let (closed, ()) = ends(async { tokio::join!(client.close(limit), peer) }).await;
+    assert_eq!(closed.unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(begun.elapsed() >= limit && begun.elapsed() < 2 * limit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_the_device_ends_a_channel() {
+    let world = World::paused();
+    let [mut client, mut server] = channels(&world).await;
+    let removed = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.client.remove_device();
+    };
+    let (received, ()) = ends(async { tokio::join!(client.recv(), removed) }).await;
+    received.unwrap_err();
+    ends(server.recv()).await.unwrap_err();
+}
