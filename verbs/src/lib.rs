@@ -192,8 +192,10 @@ pub use data::{
 };
 
 /// A block of a pool of this crate.
+#[cfg(feature = "rdma-core")]
 pub type Block = cmid_proto::datapath::Block<Piece>;
 /// A pool of this crate.
+#[cfg(feature = "rdma-core")]
 pub type Pool = cmid_proto::datapath::Pool<Piece>;
 #[cfg(feature = "rdma-core")]
 pub use inventory::devices;
