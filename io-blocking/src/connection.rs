@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use cmid_io_common::attach_with;
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::CreateError;
 use cmid_proto::handshake::{Connected, Dial, DialTo};
 use cmid_proto::{
-    CmEvent, CmOption, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, Poller,
-    PortSpace, PrivateData, ReceivedParam, RefuseReason, Refused, RequestKind, State,
+    BoxError, CmEvent, CmOption, ConnParam, Device, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace,
+    PrivateData, ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;
@@ -70,18 +70,19 @@ pub struct Connection<D: Pollable, O: Observer = ()> {
 }
 
 impl<D: Pollable> Connection<D> {
-    /// Connects to a listening peer. `attach` is called once the id has a device; it creates the QP and attaches it
-    /// to the id.
+    /// Connects to a listening peer. `attach` is called once the id has a device; it creates the QP, and may fail with
+    /// any error. [`QpParts::attach`](cmid_proto::datapath::QpParts::attach) is one.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not start the request (such as `ENODEV`, `ENETUNREACH`) or `attach` failed,
+    /// [`Error::Core`] if the device could not start the request (such as `ENODEV`, `ENETUNREACH`) or `attach` failed
+    /// with a [`CreateError`](cmid_proto::datapath::CreateError), [`Error::Attach`] with another error of `attach`,
     /// [`Error::Ended`] if the peer rejected the request or is unreachable, [`Error::TimedOut`], [`Error::Cancelled`].
     /// An error releases all resources of the connection.
-    pub fn connect<Q>(
+    pub fn connect<Q, E: Into<BoxError>>(
         device: D,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Self, Q), Error> {
         Connection::observed(device, (), peer, options, attach)
     }
@@ -92,12 +93,12 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     ///
     /// # Errors
     /// As for [`connect`](Connection::connect).
-    pub fn observed<Q>(
+    pub fn observed<Q, E: Into<BoxError>>(
         device: D,
         observer: O,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Self, Q), Error> {
         let canceller = canceller(options.canceller.as_ref())?;
         let mut driver = Blocking::observed(device, Limits::SINGLE, canceller, observer);
@@ -113,7 +114,11 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         let mut dial = Dial::start_on(driver.drive(), id, &to, deadline)?;
         let mut attach = Some(attach);
         let connected = driver.shake_hands(id, |drive| {
-            let connected = dial.poll(drive, |drive, id| attach_with(drive, id, options.ece, attach.take()))?;
+            let connected = dial.poll(drive, |drive, id| {
+                // A handshake calls it once.
+                let attach = attach.take().ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
+                attach_with(drive, id, options.ece, attach)
+            })?;
             Ok(connected)
         })?;
         Ok(Connection::of(driver, connected))
@@ -267,20 +272,6 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     fn note_teardown(&mut self) {
         self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
     }
-}
-
-/// Sets the options of enhanced connection establishment, then attaches the QP. A handshake does so once.
-pub(crate) fn attach_with<D: Device, P: Poller<D>, O: Observer, Q>(
-    drive: &mut Drive<D, P, O>,
-    id: IdKey,
-    ece: Option<Ece>,
-    attach: Option<impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>>,
-) -> Result<Q, cmid_proto::Error> {
-    let attach = attach.ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
-    if let Some(ece) = ece {
-        drive.set_ece(id, ece)?;
-    }
-    drive.attach_qp(id, attach)
 }
 
 pub(crate) fn canceller(given: Option<&Canceller>) -> Result<Canceller, Error> {

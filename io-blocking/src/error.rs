@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use cmid_proto::datapath::DrainError;
 use cmid_proto::handshake::HandshakeError;
-use cmid_proto::{Errno, Event, EventError, RefuseReason, Refused};
+use cmid_proto::{BoxError, Errno, Event, EventError, RefuseReason, Refused};
 
 /// The reason why a blocking call failed. Its `Debug` form is its text, because a `main` that returns it prints that.
 #[derive(thiserror::Error)]
@@ -42,6 +42,9 @@ pub enum Error {
         /// The request.
         during: &'static str,
     },
+    /// The closure of a connect or accept failed with this error of the application.
+    #[error(transparent)]
+    Attach(BoxError),
     /// The QP is not drained.
     #[error("drain: {0}")]
     Drain(DrainError),
@@ -79,6 +82,7 @@ impl From<HandshakeError> for Error {
     fn from(error: HandshakeError) -> Self {
         match error {
             HandshakeError::Request(error) => Error::Core(error),
+            HandshakeError::Attach(error) => Error::Attach(error),
             HandshakeError::Ended { during, error: EventError { errno, event } } => {
                 Error::Ended { during: during.name(), errno, event: Box::new(event) }
             }
@@ -102,7 +106,7 @@ impl From<Error> for io::Error {
 }
 
 impl Error {
-    /// Returns the errno of the error; `ETIMEDOUT` for a timeout.
+    /// Returns the errno of the error; `ETIMEDOUT` for a timeout, `EIO` for an error of the application.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
@@ -112,6 +116,7 @@ impl Error {
             Error::Drain(error) => error.errno(),
             Error::Cancelled { .. } => Errno::ECANCELED,
             Error::NotSynchronous { .. } => Errno::EINVAL,
+            Error::Attach(_) => Errno::EIO,
         }
     }
 }

@@ -5,13 +5,9 @@
 //! and device; one thread at a time uses it.
 //!
 //! ```
+//! use cmid_blocking::proto::datapath::QpParts;
 //! use cmid_blocking::{Connection, Listener, Options};
 //! use std::{thread, time::Duration};
-//! # use cmid_sim::{Caps, DataPath, SimDevice};
-//! # fn qp(device: &mut SimDevice, attaching: cmid_proto::datapath::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::datapath::CreateError> {
-//! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
-//! #     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
-//! # }
 //! # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
 //! # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
 //! # let device = || host.device();
@@ -19,11 +15,12 @@
 //! let mut listener = Listener::bind(device(), "10.0.0.2:7471".parse()?)?;
 //! let server = thread::spawn(move || {
 //!     let incoming = listener.accept(Duration::from_secs(5))?;
-//!     let (mut connection, _qp) = incoming.accept(&Options::default(), qp)?;
+//!     let (mut connection, _qp) = incoming.accept(&Options::default(), QpParts::attach)?;
 //!     connection.wait_closed(Duration::from_secs(5))?;
 //!     connection.disconnect(Duration::from_secs(5))
 //! });
-//! let (mut connection, _qp) = Connection::connect(device(), "10.0.0.2:7471".parse()?, &Options::default(), qp)?;
+//! let peer = "10.0.0.2:7471".parse()?;
+//! let (mut connection, _qp) = Connection::connect(device(), peer, &Options::default(), QpParts::attach)?;
 //! connection.disconnect(Duration::from_secs(5))?;
 //! server.join().expect("the server does not panic")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,22 +35,16 @@
 //!
 #![cfg_attr(feature = "verbs", doc = "```no_run")]
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
-//! use cmid_blocking::verbs::{Caps, CreateError, DataPath, Hints, Qp, Verbs, addr_info};
+//! use cmid_blocking::proto::{PortSpace, datapath::QpParts};
+//! use cmid_blocking::verbs::{Hints, Verbs, addr_info};
 //! use cmid_blocking::{Connection, Options};
-//! use cmid_proto::{PortSpace};
-//! use cmid_proto::datapath::Attaching;
-//!
-//! fn qp(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
-//!     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
-//!     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
-//! }
 //!
 //! let hints = Hints { port_space: Some(PortSpace::Tcp), ..Hints::default() };
 //! let info = addr_info(Some("server.example"), Some("7471"), &hints)?;
 //! let peer = info.dst.ok_or("not an address of IP")?;
 //! let private_data = [&info.connect[..], b"hello"].concat();
 //! let options = Options { source: info.src, private_data: &private_data, ..Options::default() };
-//! let (connection, _qp) = Connection::connect(Verbs::open()?, peer, &options, qp)?;
+//! let (connection, _qp) = Connection::connect(Verbs::open()?, peer, &options, QpParts::attach)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cmid_io_common::attach_with;
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::CreateError;
 use cmid_proto::handshake;
 use cmid_proto::{
-    CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request,
-    RequestKind, Time,
+    BoxError, CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused,
+    Request, RequestKind, Time,
 };
 
 use crate::cancel::Canceller;
-use crate::connection::{Connection, Options, attach_with, canceller};
+use crate::connection::{Connection, Options, canceller};
 use crate::driver::Blocking;
 use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
@@ -211,12 +211,13 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// Ignores [`Options::source`].
     ///
     /// # Errors
-    /// [`Error::Core`] with `EINVAL` if the peer no longer waits, or if `attach` failed, [`Error::Ended`],
+    /// [`Error::Core`] with `EINVAL` if the peer no longer waits, or if `attach` failed, [`Error::Attach`] with another
+    /// error of `attach` as for [`Connection::connect`], [`Error::Ended`],
     /// [`Error::TimedOut`], [`Error::Cancelled`]. An error releases all resources of the connection.
-    pub fn accept<Q>(
+    pub fn accept<Q, E: Into<BoxError>>(
         self,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Connection<D, O>, Q), Error> {
         let Incoming { mut driver, request } = self;
         let id = request.id();
@@ -227,7 +228,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
         let drive = driver.drive();
         let deadline = drive.within(options.timeout);
         let mut serve = request.accept(drive, options.param, options.private_data, deadline, |drive, id| {
-            attach_with(drive, id, options.ece, Some(attach))
+            attach_with(drive, id, options.ece, attach)
         })?;
         let connected = driver.shake_hands(id, |drive| Ok(serve.poll(drive)?))?;
         Ok(Connection::of(driver, connected))

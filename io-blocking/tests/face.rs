@@ -6,8 +6,9 @@ mod common;
 use std::thread;
 
 use cmid_blocking::{Blocking, Connection, Error, Incoming, ListenOptions, Listener, Options};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::{CmEvent, CmOption, Device as _, Ece, Errno, State};
-use cmid_sim::SimDevice;
+use cmid_sim::{Qp, SimDevice};
 
 use common::{SOON, Silent, host, incoming, patient, qp, server};
 
@@ -33,6 +34,37 @@ fn a_connection_carries_private_data_and_ends_on_both_sides() {
     connection.disconnect(SOON).unwrap();
     assert_eq!(connection.state(), State::TimeWait);
     passive.join().unwrap();
+}
+
+/// An error of the application, with a cause.
+#[derive(Debug, thiserror::Error)]
+#[error("no licence")]
+struct Unlicensed(#[source] std::num::ParseIntError);
+
+fn unlicensed(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Unlicensed> {
+    "many".parse().map_err(Unlicensed).and_then(|count: u32| unreachable!("{count} licences"))
+}
+
+#[test]
+fn an_attach_fails_with_any_error_and_both_sides_return_it_unchanged() {
+    let host = host();
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), unlicensed).err().unwrap());
+    let refused = Connection::connect(host.device(), server(), &patient(), qp).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ECONNREFUSED, "the drop of the id has rejected the peer");
+    let active = Connection::connect(host.device(), server(), &patient(), unlicensed).err().unwrap();
+    for error in [passive.join().unwrap(), active] {
+        assert_eq!((error.errno(), error.to_string().as_str()), (Errno::EIO, "no licence"));
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!(cause, "invalid digit found in string", "each text comes once");
+        let Error::Attach(own) = error else { panic!("{error}") };
+        assert!(own.is::<Unlicensed>());
+    }
+    // The errors of the data path keep the id and its state.
+    let no_memory = |_: &mut SimDevice, _: Attaching<'_>| Err::<(), _>(Errno::ENOMEM);
+    let failed = Connection::connect(host.device(), server(), &patient(), no_memory).err().unwrap();
+    assert!(failed.to_string().starts_with("failed: create_qp on "), "{failed}");
+    assert_eq!(failed.errno(), Errno::ENOMEM);
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath};
+use cmid_io_common::attach_with;
+use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
 use cmid_proto::handshake::{Connected, Dial};
-use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
+use cmid_proto::{BoxError, Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
 
@@ -51,17 +52,17 @@ impl<D: DataPath> Connection<D> {
     /// # Errors
     /// The device could not start a request (such as `ENODEV`, `ENETUNREACH`), `attach` has failed, the peer has
     /// rejected the request or is unreachable, or [`Options::timeout`] has passed (`TimedOut`). The inner error is a
-    /// [`HandshakeError`](cmid_proto::handshake::HandshakeError), with the event that ended the handshake. An error
-    /// releases all resources of the connection.
+    /// [`HandshakeError`](cmid_proto::handshake::HandshakeError), with the event that ended the handshake, or the error of
+    /// `attach`, which may be any error. An error releases all resources of the connection.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connect: the id is destroyed, and what `attach` has returned is dropped. A peer that
     /// has accepted sees the end of the connection.
-    pub async fn connect<Q>(
+    pub async fn connect<Q, E: Into<BoxError>>(
         device: D,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
         Connection::observed(device, (), peer, options, attach).await
     }
@@ -72,12 +73,12 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     ///
     /// # Errors
     /// As [`connect`](Connection::connect), whose cancel safety holds too.
-    pub async fn observed<Q>(
+    pub async fn observed<Q, E: Into<BoxError>>(
         device: D,
         observer: O,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
         let mut port = Port::new(device, observer, Limits::SINGLE, options.settings)?;
         let deadline = clock::now().after(options.timeout);
@@ -86,7 +87,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         let connected = port.shake_hands(|drive| {
             let connected = dial.poll(drive, |drive, id| {
                 let attach = attach.take().ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
-                attach_with(drive, id, options, attach)
+                attach_with(drive, id, options.ece, attach)
             })?;
             Ok(connected)
         });
@@ -293,17 +294,4 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     pub(crate) fn due(&self) -> Option<Time> {
         self.port.drive.next_timeout().into_iter().chain(self.flushed_by).min()
     }
-}
-
-/// Sets the options of enhanced connection establishment, then attaches the QP.
-pub(crate) fn attach_with<D: DataPath, O: Observer, Q>(
-    drive: &mut Drive<D, (), O>,
-    id: IdKey,
-    options: &Options<'_>,
-    attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
-) -> Result<Q, Error> {
-    if let Some(ece) = options.ece {
-        drive.set_ece(id, ece)?;
-    }
-    drive.attach_qp(id, attach)
 }

@@ -3,13 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
-use cmid_proto::datapath::{Attaching, CreateError, DataPath};
+use cmid_io_common::attach_with;
+use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::handshake;
-use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
+use cmid_proto::{BoxError, CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
 use tokio::task::consume_budget;
 
 use crate::clock;
-use crate::connection::{Connection, attach_with};
+use crate::connection::Connection;
 use crate::options::{ListenOptions, Options};
 use crate::port::{Port, drive};
 
@@ -179,17 +180,17 @@ impl<D: DataPath, O: Observer> Incoming<D, O> {
     /// # Cancel safety
     /// Dropping the future rejects the peer, or ends the connection: the id is destroyed, and what `attach` has returned
     /// is dropped.
-    pub async fn accept<Q>(
+    pub async fn accept<Q, E: Into<BoxError>>(
         self,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), CreateError>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Connection<D, O>, Q)> {
         let Incoming { mut port, request } = self;
         port.set(options.settings)?;
         let deadline = clock::now().after(options.timeout);
         let (param, private_data) = (options.param, options.private_data);
         let mut serve = request.accept(&mut port.drive, param, private_data, deadline, |drive, id| {
-            attach_with(drive, id, options, attach)
+            attach_with(drive, id, options.ece, attach)
         })?;
         let connected = port.shake_hands(|drive| Ok(serve.poll(drive)?)).await?;
         Ok(Connection::of(port, connected))

@@ -7,9 +7,10 @@ use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use cmid_tokio::proto::datapath::{Completion, WcStatus};
+use cmid_tokio::proto::datapath::{Attaching, Completion, WcStatus};
+use cmid_tokio::proto::handshake::HandshakeError;
 use cmid_tokio::proto::{Errno, State};
-use cmid_tokio::sim::{Clock, SimDevice};
+use cmid_tokio::sim::{Clock, Cq, SimDevice};
 use cmid_tokio::{Connection, Options};
 use common::{LIMIT, RECEIVES, Side, World, attach, ends, server};
 
@@ -40,6 +41,17 @@ async fn both_sides_disconnect() {
     let (client, server) = ends(both).await;
     client.unwrap();
     server.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_fails_with_any_error_and_the_connect_returns_it() {
+    let world = World::paused();
+    let _listener = world.listener();
+    let own = |_: &mut SimDevice, _: Attaching<'_>| Err::<(Cq, ()), _>("no licence");
+    let error = Connection::connect(world.client.device(), server(), &Options::default(), own).await.err().unwrap();
+    assert_eq!(error.to_string(), "no licence");
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    assert!(matches!(inner, Some(HandshakeError::Attach(own)) if own.to_string() == "no licence"), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
+use alloc::boxed::Box;
+
 use crate::cm_event::CmEvent;
 use crate::datapath::{CreateCall, CreateError, CreateReason};
 use crate::errno::Errno;
@@ -9,6 +11,9 @@ use crate::refuse_reason::{RefuseReason, more_of};
 use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::words::{Because, debug_in_words};
+
+/// An error of the application, on its way through a handshake. Any error converts into it.
+pub type BoxError = Box<dyn core::error::Error + Send + Sync>;
 
 /// The request is not possible now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]

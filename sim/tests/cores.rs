@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::prelude::*;
-use cmid_proto::datapath::{Caps, CreateError, QpState};
+use cmid_proto::datapath::{Access, Caps, CreateError, QpAttrs, QpParts, QpState, SendWr, SrqCaps};
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace, RequestKind,
     Time,
@@ -268,4 +268,51 @@ fn a_detach_that_fails_or_panics_leaves_what_the_device_has() {
         assert_eq!(drive.detach_qp(id, |device, id| device.destroy_qp(id)), Ok(()));
         drive.core().check();
     }
+}
+
+/// The PD, the CQ and the QP of both sides are made without a closure, and carry a message.
+#[test]
+fn a_qp_that_is_made_without_a_wish_carries_messages() {
+    let mut pair = Pair::new();
+    pair.listen(PortSpace::Tcp);
+    let client = pair.resolved(PortSpace::Tcp);
+    let mut from = pair.sides[CLIENT].qp(client).attach().unwrap();
+    let sent = from.pd.register(b"hello".to_vec(), Access::LOCAL_WRITE).unwrap();
+    pair.sides[CLIENT].connect(client, ConnParam::default(), &[], Time::NEVER).unwrap();
+    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+    let mut to = pair.sides[SERVER].qp(server).cq((16, 16)).attach().unwrap();
+    let received = to.pd.register(vec![0; 5], Access::LOCAL_WRITE).unwrap();
+    to.qp.post_recv(1, received.sge(0..5)).unwrap();
+    pair.sides[SERVER].accept(server, ConnParam::default(), &[], Time::NEVER).unwrap();
+    pair.expect(CLIENT, CmEvent::Established, 0);
+    from.qp.post_send(SendWr::send(2, sent.sge(0..5))).unwrap();
+    pair.expect(SERVER, CmEvent::Established, 0);
+    pair.fabric.advance_by(Duration::from_secs(1));
+    let (mut bytes, of_sends) = ([0; 5], to.cq.0.poll_one());
+    received.read(0, &mut bytes).unwrap();
+    assert_eq!((&bytes, of_sends), (b"hello", Ok(None)));
+    assert_eq!(to.cq.1.poll_one().unwrap().map(|completion| completion.wr_id), Some(1));
+    assert_eq!(from.cq.poll_one().unwrap().map(|completion| completion.wr_id), Some(2));
+}
+
+/// Several QPs of a PD, a CQ and an SRQ that exist.
+#[test]
+fn what_is_given_to_a_qp_is_shared() {
+    let mut pair = Pair::new();
+    let (first, channel) = (pair.resolved(PortSpace::Tcp), pair.channels[CLIENT]);
+    let drive = &mut pair.sides[CLIENT];
+    let second = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.bind(second, "10.0.0.1:0".parse().unwrap()).unwrap();
+    let QpParts { qp, pd, cq } = drive.qp(first).cq(100).attach().unwrap();
+    let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 }).unwrap();
+    let attrs = QpAttrs { retry_count: Some(3), ..QpAttrs::default() };
+    let other = drive.qp(second).pd(&pd).cq(&cq).srq(&srq).attrs(attrs).attach().unwrap();
+    assert_ne!(qp.num(), other.qp.num());
+    assert_eq!(cq.room().reserved(), 32 + 16 + 8);
+    assert_eq!(pd.users(), 3, "two QPs and the SRQ");
+    let full = drive.detach_qp(first, |device, id| device.destroy_qp(id));
+    assert_eq!(full, Ok(()));
+    let caps = Caps { max_send_wr: 1000, ..Caps::default() };
+    let failed = drive.qp(first).pd(&pd).cq(&cq).caps(caps).attach().unwrap_err();
+    assert!(failed.to_string().contains("would overrun the CQ of depth"), "{failed}");
 }

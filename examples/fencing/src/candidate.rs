@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Options, Ready};
-use cmid_proto::datapath::{Access, Caps, DataPath, Remote, SendWr, WcStatus, prelude::*};
+use cmid_proto::datapath::{Access, CreateError, DataPath, QpParts, Remote, SendWr, WcStatus, prelude::*};
 
 /// The time limit of each step. Emulated machines are slow.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -22,12 +22,12 @@ pub(crate) struct Candidate<D: DataPath> {
 impl<D: DataPath> Candidate<D> {
     /// Connects to a replica that accepts meanwhile.
     pub(crate) fn connect(name: char, device: D, replica: SocketAddr) -> Result<Self> {
-        let (connection, (qp, cq, entry)) = Connection::connect(device, replica, &Options::default(), |device, to| {
-            let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-            let qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
-            let entry = pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-            Ok((qp, cq, entry))
-        })?;
+        let (connection, (QpParts { qp, cq, .. }, entry)) =
+            Connection::connect(device, replica, &Options::default(), |device, to| {
+                let made = device.qp(to).attach()?;
+                let entry = made.pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
+                Ok::<_, CreateError>((made, entry))
+            })?;
         Ok(Candidate { name, qp, cq, entry, connection })
     }
 

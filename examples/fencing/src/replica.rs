@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use cmid_blocking::{Connection, Listener, Options};
-use cmid_proto::datapath::{Access, Caps, DataPath, prelude::*};
+use cmid_proto::datapath::{Access, CreateError, DataPath, QpParts, prelude::*};
 use cmid_proto::memory::{Change, Fallback, Policy, Way};
 
 use crate::candidate::LIMIT;
@@ -22,14 +22,14 @@ pub(crate) struct Member<D: DataPath> {
 impl<D: DataPath> Member<D> {
     /// Accepts the next candidate.
     pub(crate) fn admit(listener: &mut Listener<D>, name: char) -> Result<Self> {
-        let (connection, (qp, cq, lane)) = listener.accept(LIMIT)?.accept(&Options::default(), |device, to| {
-            // A PD per candidate: it cannot use the key of another lane.
-            let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-            let qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
-            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-            let lane = pd.register(vec![0; LANE], access).map_err(|(_, error)| error.errno())?;
-            Ok((qp, cq, lane))
-        })?;
+        let (connection, (QpParts { qp, cq, .. }, lane)) =
+            listener.accept(LIMIT)?.accept(&Options::default(), |device, to| {
+                // A PD per candidate: it cannot use the key of another lane.
+                let made = device.qp(to).attach()?;
+                let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+                let lane = made.pd.register(vec![0; LANE], access)?;
+                Ok::<_, CreateError>((made, lane))
+            })?;
         println!("replica      gives {name} a lane: rkey {:#x}, {}", lane.rkey(), rights(&lane));
         Ok(Member { name, _qp: qp, _cq: cq, lane, connection })
     }

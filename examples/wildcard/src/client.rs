@@ -4,19 +4,18 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_blocking::{Connection, Options, Ready};
-use cmid_proto::datapath::{Access, Caps, DataPath, SendWr, WcStatus, prelude::*};
+use cmid_proto::datapath::{Access, CreateError, DataPath, QpParts, SendWr, WcStatus, prelude::*};
 
 use crate::server::{self, LIMIT, SIZE};
 
 /// Returns the text in the memory of the server, without the zeros at its end.
 pub(crate) fn run<D: DataPath>(device: D, address: SocketAddr) -> Result<String> {
     let options = Options { timeout: LIMIT, ..Options::default() };
-    let (mut connection, (mut qp, mut cq, mr)) =
+    let (mut connection, (QpParts { mut qp, mut cq, .. }, mr)) =
         Connection::connect(device, address, &options, |device, attaching| {
-            let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 8)?);
-            let mr = pd.register(vec![0; SIZE], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-            let caps = Caps { max_send_wr: 4, max_recv_wr: 4, ..Caps::default() };
-            Ok((device.create_qp(attaching, &pd, &cq, &cq, caps)?, cq, mr))
+            let made = device.qp(attaching).attach()?;
+            let mr = made.pd.register(vec![0; SIZE], Access::LOCAL_WRITE)?;
+            Ok::<_, CreateError>((made, mr))
         })?;
     let remote = server::decode(connection.private_data()).context("the server sent no address")?;
     cq.arm()?;

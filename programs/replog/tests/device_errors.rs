@@ -136,7 +136,7 @@ fn a_peer_that_connects_has_another_version() {
     let rejection = 'rejected: loop {
         peer.turn();
         while let Some(event) = peer.driver.drive().next_event(channel) {
-            match dial.handle(peer.driver.drive(), event, |_, _| Ok(())) {
+            match dial.handle(peer.driver.drive(), event, |_, _| Ok::<_, cmid_mio::proto::Error>(())) {
                 Err(HandshakeError::Ended { error, .. }) => break 'rejected error,
                 Ok(None) => {}
                 other => panic!("{other:?}"),

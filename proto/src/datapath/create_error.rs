@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::PostError;
+use super::{ModifyError, PostError};
 use crate::datapath::Overrun;
 use crate::errno::Errno;
 use crate::memory;
@@ -178,6 +178,9 @@ pub enum CreateReason {
     /// A work request was not posted to the new QP, in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp).
     #[error("{0}")]
     Post(PostError),
+    /// The new QP cannot have these attributes, in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp).
+    #[error("{0}")]
+    Modify(ModifyError),
 }
 
 impl CreateReason {
@@ -197,6 +200,7 @@ impl CreateReason {
             CreateReason::Node { errno, .. } | CreateReason::Device(errno) => errno,
             CreateReason::Register(error) => error.errno(),
             CreateReason::Post(error) => error.errno(),
+            CreateReason::Modify(error) => error.reason.errno(),
         }
     }
 }
@@ -344,6 +348,12 @@ impl From<PostError> for CreateError {
 impl<P> From<super::Unposted<P>> for CreateError {
     fn from(unposted: super::Unposted<P>) -> Self {
         unposted.error.into()
+    }
+}
+
+impl From<ModifyError> for CreateError {
+    fn from(error: ModifyError) -> Self {
+        CreateError { call: None, reason: CreateReason::Modify(error) }
     }
 }
 

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::{
     AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, CreateError, DeviceAttrs, MemoryRegion, MemoryWindow,
-    Piece, PortAttrs, PortGid, ProtectionDomain, QueuePair, SharedReceiveQueue,
+    Piece, PortAttrs, PortGid, ProtectionDomain, QpBuilder, QueuePair, SharedReceiveQueue,
 };
 use crate::device::Pollable;
 use crate::drive::Attaching;
@@ -154,6 +154,15 @@ pub trait DataPath: Pollable + Send {
     fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, CreateError> {
         let nic = self.device_of(id)?;
         self.create_cq_on(&nic, depth)
+    }
+
+    /// Begins a QP with its PD and CQs, in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp), of a connect or
+    /// of an accept. [`Drive::qp`](crate::Drive::qp) is the same without a closure.
+    fn qp<'d>(&'d mut self, attaching: Attaching<'d>) -> QpBuilder<'d, (&'d mut Self, Attaching<'d>), Self>
+    where
+        Self: Sized,
+    {
+        QpBuilder::new((self, attaching))
     }
 
     /// Creates a QP on an id (rdma_create_qp(3)), in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp). The

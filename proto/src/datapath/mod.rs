@@ -62,6 +62,8 @@ mod pool;
 mod post_error;
 mod protection_domain;
 mod qp_attrs;
+#[cfg(feature = "std")]
+mod qp_builder;
 mod queue_pair;
 mod shared_receive_queue;
 mod values;
@@ -92,6 +94,8 @@ pub use pool::{Block, Piece, Pool};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
 pub use qp_attrs::{AckTimeout, ModifyError, ModifyReason, QpAttr, QpAttrs, RnrTimer};
+#[cfg(feature = "std")]
+pub use qp_builder::{Cqs, Fitting, QpBuilder, QpParts};
 pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};

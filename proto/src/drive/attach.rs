@@ -70,8 +70,63 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         id: IdKey,
         create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<Q, Error> {
+        self.attach(id, create, |drive, error| {
+            drive.data_failure("create_qp", id, error.errno(), FailureCause::of_creation(error))
+        })
+    }
+
+    /// As [`Drive::attach_qp`], with any error of the closure, which is returned unchanged. The error of a refused request
+    /// is converted into it.
+    ///
+    /// ```
+    /// use cmid_proto::datapath::{CreateError, DataPath, QpParts};
+    /// use cmid_proto::{Drive, Error, IdKey};
+    ///
+    /// /// The error of a program.
+    /// #[derive(Debug)]
+    /// enum Fails {
+    ///     Unlicensed,
+    ///     Creation(CreateError),
+    ///     Request(Error),
+    /// }
+    /// # impl From<CreateError> for Fails {
+    /// #     fn from(error: CreateError) -> Self {
+    /// #         Fails::Creation(error)
+    /// #     }
+    /// # }
+    /// # impl From<Error> for Fails {
+    /// #     fn from(error: Error) -> Self {
+    /// #         Fails::Request(error)
+    /// #     }
+    /// # }
+    ///
+    /// fn attach<D: DataPath>(drive: &mut Drive<D>, id: IdKey, licensed: u32) -> Result<QpParts<D>, Fails> {
+    ///     drive.try_attach_qp(id, |device, attaching| {
+    ///         let made = device.qp(attaching).attach()?;
+    ///         if licensed > 0 { Ok(made) } else { Err(Fails::Unlicensed) }
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `create`; otherwise as [`Drive::attach_qp`].
+    pub fn try_attach_qp<Q, E: From<Error>>(
+        &mut self,
+        id: IdKey,
+        create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+    ) -> Result<Q, E> {
+        self.attach(id, create, |_, error| error)
+    }
+
+    fn attach<Q, E, F: From<Error>>(
+        &mut self,
+        id: IdKey,
+        create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+        failed: impl FnOnce(&Self, E) -> F,
+    ) -> Result<Q, F> {
         self.query_transport(id);
-        self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
+        let refused = self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER);
+        refused.map_err(Error::from)?;
         let mut attempt = Attempt { device: &mut self.device, id, is_made: false };
         let made = create(attempt.device, Attaching::to(id));
         attempt.is_made = made.is_ok();
@@ -80,7 +135,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         if made.is_ok() {
             self.note_qp(id, true)?;
         }
-        made.map_err(|error| self.data_failure("create_qp", id, error.errno(), FailureCause::of_creation(error)))
+        made.map_err(|error| failed(self, error))
     }
 
     /// Detaches the QP of an id. `destroy` destroys it with the device's data path.

@@ -6,7 +6,7 @@ use super::wait::Wait;
 use super::{Connected, HandshakeError};
 use crate::device::Device;
 use crate::drive::{Drive, Observer, Poller};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::event::{ConnParam, Event};
 use crate::key::{ChannelKey, IdKey};
 use crate::machine::Progress;
@@ -105,15 +105,16 @@ impl<Q> Dial<Q> {
     /// later events of the id belong to the application. Ignores events of other ids.
     ///
     /// `attach` is called once, when the id has a device and a route. It attaches a QP with [`Drive::attach_qp`] and
-    /// returns a value for [`Connected::attached`], such as the QP. Without a QP it can return `Ok(())`.
+    /// returns a value for [`Connected::attached`], such as the QP. Without a QP it can return `Ok::<_, Error>(())`. It may
+    /// fail with any error.
     ///
     /// # Errors
-    /// [`HandshakeError`]. The id is destroyed, at the latest after the last ack that the application owes for it.
-    pub fn handle<D: Device, P: Poller<D>, O: Observer>(
+    /// [`HandshakeError`], with the error of `attach` as [`HandshakeError::Attach`]. The id is destroyed, at the latest after the last ack that the application owes for it.
+    pub fn handle<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
         &mut self,
         drive: &mut Drive<D, P, O>,
         event: Event,
-        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, E>,
     ) -> Result<Option<Connected<Q>>, HandshakeError> {
         let Some((reached, event)) = self.wait.take(drive, event)? else { return Ok(None) };
         self.wait.begun = self.proceed(drive, reached, attach).map_err(|error| self.wait.fail(drive, error))?;
@@ -128,10 +129,10 @@ impl<Q> Dial<Q> {
     ///
     /// # Errors
     /// As [`handle`](Dial::handle).
-    pub fn poll<D: Device, P: Poller<D>, O: Observer>(
+    pub fn poll<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
         &mut self,
         drive: &mut Drive<D, P, O>,
-        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, E>,
     ) -> Result<Option<Connected<Q>>, HandshakeError> {
         match self.wait.sync_event(drive)? {
             Some(event) => self.handle(drive, event, attach),
@@ -141,19 +142,19 @@ impl<Q> Dial<Q> {
 
     /// Makes the next request of the handshake. Returns the state of the id while the request is open; `None` if the
     /// handshake is complete.
-    fn proceed<D: Device, P: Poller<D>, O: Observer>(
+    fn proceed<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
         &mut self,
         drive: &mut Drive<D, P, O>,
         reached: State,
-        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
-    ) -> Result<Option<State>, Error> {
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, E>,
+    ) -> Result<Option<State>, HandshakeError> {
         let id = self.wait.id;
         if reached == State::AddrResolved {
             drive.resolve_route(id, self.deadline)?;
             return Ok(Some(State::RouteResolving));
         }
         if reached == State::RouteResolved {
-            self.wait.attached = Some(attach(drive, id)?);
+            self.wait.attached = Some(attach(drive, id).map_err(HandshakeError::of_attach)?);
             drive.connect(id, self.param, &self.private_data, self.deadline)?;
             let service =
                 drive.core().id_info(id).map(|it| it.port_space).map_or(Service::Connected, PortSpace::service);

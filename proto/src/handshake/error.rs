@@ -1,20 +1,23 @@
 //! The error of a handshake.
 
 use crate::errno::Errno;
-use crate::error::{Error, Refused};
+use crate::error::{BoxError, Error, Refused};
 use crate::event_result::EventError;
 use crate::refuse_reason::RefuseReason;
 use crate::request_kind::RequestKind;
 use crate::words::debug_in_words;
 
 /// The reason why a handshake failed. Its id is destroyed.
-#[derive(PartialEq, Eq, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "nothing is allocated")]
 pub enum HandshakeError {
-    /// A request was refused or failed, or the closure `attach` failed.
+    /// A request was refused or failed, or the closure `attach` failed with an [`Error`].
     #[error(transparent)]
     Request(Error),
+    /// The closure `attach` failed with this error, which is another one.
+    #[error(transparent)]
+    Attach(BoxError),
     /// An event ended it, such as REJECTED, UNREACHABLE or ROUTE_ERROR. The event contains the private data of a
     /// rejection.
     #[error("{during}: {error}")]
@@ -35,13 +38,22 @@ pub enum HandshakeError {
 debug_in_words!(HandshakeError);
 
 impl HandshakeError {
-    /// Returns the errno of the error: of the request or event, or `ETIMEDOUT`.
+    /// Returns the errno of the error: of the request or event, or `ETIMEDOUT`; `EIO` for an error of the application.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
             HandshakeError::Request(error) => error.errno(),
             HandshakeError::Ended { error, .. } => error.errno,
             HandshakeError::TimedOut { .. } => Errno::ETIMEDOUT,
+            HandshakeError::Attach(_) => Errno::EIO,
+        }
+    }
+
+    /// The error of a closure `attach`.
+    pub(super) fn of_attach(error: impl Into<BoxError>) -> Self {
+        match error.into().downcast::<Error>() {
+            Ok(error) => (*error).into(),
+            Err(other) => HandshakeError::Attach(other),
         }
     }
 }

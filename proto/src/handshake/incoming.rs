@@ -8,7 +8,7 @@ use crate::cm_event::CmEvent;
 use crate::device::Device;
 use crate::drive::{Drive, Observer, Poller, ReleasedId};
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::event::{ConnParam, Event, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
 use crate::private_data::PrivateData;
@@ -94,14 +94,14 @@ impl Incoming {
     /// most 196 bytes, 136 for datagrams. If the listener is in synchronous mode, the id enters that mode first.
     ///
     /// # Errors
-    /// The error of `attach` or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed.
-    pub fn accept<D: Device, P: Poller<D>, O: Observer, Q>(
+    /// The error of `attach`, which may be any error ([`HandshakeError::Attach`]), or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed.
+    pub fn accept<D: Device, P: Poller<D>, O: Observer, Q, E: Into<BoxError>>(
         self,
         drive: &mut Drive<D, P, O>,
         param: ConnParam,
         private_data: &[u8],
         deadline: Time,
-        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, E>,
     ) -> Result<Serve<Q>, HandshakeError> {
         let Incoming { id, request } = self;
         let mut wait = Wait::new(id, State::Accepting);
@@ -112,7 +112,7 @@ impl Incoming {
         {
             to_sync(drive, id).map_err(|error| wait.fail(drive, error))?;
         }
-        let attached = attach(drive, id).map_err(|error| wait.fail(drive, error))?;
+        let attached = attach(drive, id).map_err(|error| wait.fail(drive, HandshakeError::of_attach(error)))?;
         wait.attached = Some(attached);
         drive.accept(id, param, private_data, deadline).map_err(|error| wait.fail(drive, error))?;
         Ok(Serve { wait, param: request.param, private_data: request.private_data })

@@ -12,7 +12,7 @@
 //! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
 //!
 //! ```no_run
-//! # use cmid_proto::{Acks, Device, Drive, Observer, Poller, Time};
+//! # use cmid_proto::{Acks, Device, Drive, Error, Observer, Poller, Time};
 //! use cmid_proto::handshake::{Dial, DialTo, HandshakeError};
 //! # fn wait<D: Device, P: Poller<D>, O: Observer>(_: &mut Drive<D, P, O>) {}
 //! # fn connect<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, qp_num: u32) -> Result<(), HandshakeError> {
@@ -26,7 +26,7 @@
 //!         continue;
 //!     };
 //!     // With a QP: |drive, id| drive.attach_qp(id, |device, attaching| device.create_qp(attaching, ..))
-//!     if let Some(connected) = dial.handle(drive, event, |_, _| Ok(()))? {
+//!     if let Some(connected) = dial.handle(drive, event, |_, _| Ok::<_, Error>(()))? {
 //!         break connected;
 //!     }
 //! };

@@ -43,6 +43,7 @@ impl Cause {
     /// | another event, such as UNREACHABLE, and the deadline | [`Heals`](Cause::Heals) |
     /// | a failed request: EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT, or a loopback address | [`Unfit`](Cause::Unfit) |
     /// | a request that is refused for its arguments, or because its channel is gone | [`Unfit`](Cause::Unfit) |
+    /// | an error of the application ([`HandshakeError::Attach`]) | [`Unfit`](Cause::Unfit) |
     /// | any other failed or refused request, also EINVAL, which is that of an id whose peer or device has gone, too | [`Heals`](Cause::Heals) |
     ///
     /// The reasons: IBTA specification, section 12.6.7.2; what the kernel rejects with 28: `docs/semantics.md` 4.4.
@@ -52,6 +53,7 @@ impl Cause {
             HandshakeError::TimedOut { .. } => Cause::Heals,
             HandshakeError::Ended { error, .. } => of_event(&error.event),
             HandshakeError::Request(error) => of_request(error),
+            HandshakeError::Attach(_) => Cause::Unfit,
         }
     }
 }

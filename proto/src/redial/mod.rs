@@ -5,7 +5,7 @@
 //! themselves are those of [`handshake`](crate::handshake); a [`Cause`] is made of their error.
 //!
 //! ```no_run
-//! # use cmid_proto::{ChannelKey, Device, Drive, Observer, Poller, Time};
+//! # use cmid_proto::{ChannelKey, Device, Drive, Error, Observer, Poller, Time};
 //! # use cmid_proto::handshake::{Dial, DialTo, HandshakeError};
 //! use cmid_proto::redial::{Cause, Redial, RedialLimits, Todo};
 //! # fn wait<D: Device, P: Poller<D>, O: Observer>(_: &mut Drive<D, P, O>, _until: Option<Time>) {}
@@ -22,7 +22,7 @@
 //!         }
 //!     }
 //!     while let (Some(started), Some(event)) = (&mut dial, drive.next_event(channel)) {
-//!         match started.handle(drive, event, |_, _| Ok(())) {
+//!         match started.handle(drive, event, |_, _| Ok::<_, Error>(())) {
 //!             Ok(None) => continue,
 //!             Ok(Some(_connected)) => todo = redial.established(drive.now()),
 //!             Err(error) => todo = redial.failed(Cause::of(&error), drive.now(), random()),

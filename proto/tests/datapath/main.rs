@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod blocks;
+mod builder;
 mod creations;
 mod device;
 mod drain;

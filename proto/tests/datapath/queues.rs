@@ -107,8 +107,8 @@ impl QueuePair for Qp {
         Caps::default()
     }
 
-    fn modify(&mut self, _: QpAttrs) -> Result<(), ModifyError> {
-        Ok(())
+    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
+        attrs.check(QpState::INIT).map_err(|reason| ModifyError { num: 9, reason })
     }
 
     fn attrs(&self) -> Result<QpAttrs, Errno> {

@@ -2,8 +2,8 @@
 
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, EventKind, IdKey, Next, PortSpace, PrivateData, Progress,
-    RawEvent, ReceivedParam, RequestKind, State, Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Errno, Error, Event, EventKind, IdKey, Next, PortSpace, PrivateData,
+    Progress, RawEvent, ReceivedParam, RequestKind, State, Time,
 };
 
 use crate::device::{Driven, PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested};
@@ -26,7 +26,7 @@ fn dialled(drive: &mut Driven, acks: Acks) -> (ChannelKey, Dial<u8>) {
 fn fed(drive: &mut Driven, channel: ChannelKey, dial: &mut Dial<u8>) -> Step {
     let mut last = Ok(None);
     while let Some(event) = drive.next_event(channel) {
-        last = dial.handle(drive, event, |_, _| Ok(7));
+        last = dial.handle(drive, event, |_, _| Ok::<_, Error>(7));
     }
     last
 }
@@ -142,7 +142,7 @@ fn one_deadline_is_that_of_all_requests() {
     drive.set_now(DEADLINE);
     let _rest = drive.run(8);
     let failed = fed(&mut drive, channel, &mut dial).unwrap_err();
-    assert_eq!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute });
+    assert!(matches!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute }), "{failed}");
     assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::ETIMEDOUT, "resolve_route: timed out"));
     drive.close_channel(channel).unwrap();
     is_empty(&drive);
@@ -153,8 +153,8 @@ fn one_deadline_is_that_of_all_requests() {
     report(&mut drive, dial.id(), CmEvent::AddrResolved);
     let event = drive.next_event(channel).unwrap();
     drive.set_now(DEADLINE);
-    let failed = dial.handle(&mut drive, event, |_, _| Ok(7)).unwrap_err();
-    assert_eq!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute });
+    let failed = dial.handle(&mut drive, event, |_, _| Ok::<_, Error>(7)).unwrap_err();
+    assert!(matches!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute }), "{failed}");
     drive.close_channel(channel).unwrap();
     is_empty(&drive);
 }
@@ -163,7 +163,7 @@ fn one_deadline_is_that_of_all_requests() {
 fn synchronous_mode_is_polled() {
     let mut drive = driven();
     let mut dial = Dial::start(&mut drive, None, &to(), DEADLINE).unwrap();
-    let no_event = |dial: &mut Dial<u8>, drive: &mut Driven| goes_on(dial.poll(drive, |_, _| Ok(7)));
+    let no_event = |dial: &mut Dial<u8>, drive: &mut Driven| goes_on(dial.poll(drive, |_, _| Ok::<_, Error>(7)));
     no_event(&mut dial, &mut drive);
     for kind in [CmEvent::AddrResolved, CmEvent::RouteResolved] {
         report(&mut drive, dial.id(), kind);
@@ -172,7 +172,7 @@ fn synchronous_mode_is_polled() {
         no_event(&mut dial, &mut drive);
     }
     report(&mut drive, dial.id(), CmEvent::Established);
-    let connected = dial.poll(&mut drive, |_, _| Ok(7)).unwrap().unwrap();
+    let connected = dial.poll(&mut drive, |_, _| Ok::<_, Error>(7)).unwrap().unwrap();
     assert_eq!(connected.attached, 7);
     no_event(&mut dial, &mut drive);
 
@@ -181,8 +181,8 @@ fn synchronous_mode_is_polled() {
     let id = dial.id();
     drive.set_now(DEADLINE);
     let _rest = drive.run(8);
-    let failed = dial.poll(&mut drive, |_, _| Ok(7)).unwrap_err();
-    assert_eq!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveAddr });
+    let failed = dial.poll(&mut drive, |_, _| Ok::<_, Error>(7)).unwrap_err();
+    assert!(matches!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveAddr }), "{failed}");
     assert_eq!(drive.core().state(id), None);
 }
 
@@ -225,7 +225,7 @@ fn end(mut drive: Driven, channel: ChannelKey, listener: IdKey) {
 }
 
 fn served(drive: &mut Driven, incoming: Incoming) -> Serve<u8> {
-    incoming.accept(drive, PARAM, &[], DEADLINE, |_, _| Ok(9)).unwrap()
+    incoming.accept(drive, PARAM, &[], DEADLINE, |_, _| Ok::<_, Error>(9)).unwrap()
 }
 
 #[test]
@@ -265,13 +265,58 @@ fn an_accept_that_fails_destroys_the_id() {
     for call in ["migrate_id", "accept"] {
         let incoming = incoming(&mut drive, channel, listener);
         fails(&mut drive, call, Errno::EINVAL);
-        let failed = incoming.accept(&mut drive, PARAM, &[], DEADLINE, |_, _| Ok(9)).unwrap_err();
+        let failed = incoming.accept(&mut drive, PARAM, &[], DEADLINE, |_, _| Ok::<_, Error>(9)).unwrap_err();
         assert_eq!(failed.errno(), Errno::EINVAL);
     }
     let waits = incoming(&mut drive, channel, listener);
     let serve = served(&mut drive, waits);
     assert_eq!(serve.cancel(&mut drive), Ok(Progress::Done));
     end(drive, channel, listener);
+}
+
+/// An error of the application.
+#[derive(Debug, PartialEq)]
+struct Own(u32);
+
+impl std::fmt::Display for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "own error {}", self.0)
+    }
+}
+
+impl std::error::Error for Own {}
+
+#[test]
+fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {
+    let mut drive = driven();
+    let (channel, listener) = listening(&mut drive, Acks::Explicit);
+    let incoming = incoming(&mut drive, channel, listener);
+    let failed = incoming.accept(&mut drive, PARAM, &[], DEADLINE, |_, _| Err::<u8, _>(Own(4))).unwrap_err();
+    assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::EIO, "own error 4"));
+    let HandshakeError::Attach(own) = failed else { panic!("{failed}") };
+    assert_eq!(own.downcast_ref(), Some(&Own(4)));
+    end(drive, channel, listener);
+
+    let mut drive = driven();
+    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    report(&mut drive, dial.id(), CmEvent::AddrResolved);
+    goes_on(fed(&mut drive, channel, &mut dial));
+    report(&mut drive, dial.id(), CmEvent::RouteResolved);
+    let event = drive.next_event(channel).unwrap();
+    let failed = dial.handle(&mut drive, event, |_, _| Err::<u8, _>(Own(5))).unwrap_err();
+    assert!(matches!(&failed, HandshakeError::Attach(own) if own.downcast_ref() == Some(&Own(5))), "{failed}");
+    // An error of a request stays one, also on its way through the application's type of errors.
+    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    report(&mut drive, dial.id(), CmEvent::AddrResolved);
+    goes_on(fed(&mut drive, channel, &mut dial));
+    report(&mut drive, dial.id(), CmEvent::RouteResolved);
+    let event = drive.next_event(channel).unwrap();
+    let failed = dial.handle(&mut drive, event, |drive, id| {
+        drive.listen(id, 1)?;
+        Ok::<u8, cmid_proto::BoxError>(7)
+    });
+    let failed = failed.unwrap_err();
+    assert!(matches!(failed, HandshakeError::Request(Error::Refused(_))), "{failed}");
 }
 
 #[test]
@@ -375,7 +420,7 @@ fn the_end_of_another_request_changes_nothing() {
     for kind in [EventKind::Migrated, EventKind::DeadlinePassed(RequestKind::Disconnect)] {
         report(&mut drive, dial.id(), CmEvent::AddrChange);
         let event = drive.next_event(channel).unwrap();
-        goes_on(dial.handle(&mut drive, Event { kind, ..event }, |_, _| Ok(7)));
+        goes_on(dial.handle(&mut drive, Event { kind, ..event }, |_, _| Ok::<_, Error>(7)));
     }
     assert_eq!(drive.core().state(dial.id()), Some(State::Connecting));
 }

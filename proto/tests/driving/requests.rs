@@ -124,6 +124,31 @@ fn a_synchronous_listener_takes_a_request() {
     assert_eq!(drive.core().sync_event(listener).map(|event| event.id), Some(child));
 }
 
+/// The errors of an application.
+#[derive(Debug, PartialEq)]
+enum Own {
+    Mine(u32),
+    Theirs(Error),
+}
+
+impl From<Error> for Own {
+    fn from(error: Error) -> Self {
+        Own::Theirs(error)
+    }
+}
+
+#[test]
+fn an_error_of_the_application_comes_back_unchanged_from_its_closure() {
+    let (mut drive, _, id) = with_an_id(Acks::OnDelivery);
+    let refused = drive.try_attach_qp(id, |_, _| Err::<(), _>(Own::Mine(1))).unwrap_err();
+    assert!(matches!(refused, Own::Theirs(Error::Refused(_))), "{refused:?}");
+    drive.bind(id, addr(1)).unwrap();
+    assert_eq!(drive.try_attach_qp(id, |_, _| Err::<(), _>(Own::Mine(2))), Err(Own::Mine(2)));
+    assert!(!drive.core().id_info(id).is_some_and(|it| it.has_qp));
+    assert_eq!(drive.try_attach_qp(id, |_, _| Ok::<_, Own>(3)), Ok(3));
+    assert!(drive.core().id_info(id).is_some_and(|it| it.has_qp));
+}
+
 #[test]
 fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     let (mut drive, _, id) = with_an_id(Acks::OnDelivery);

@@ -299,3 +299,45 @@ fn the_debug_form_of_an_error_is_its_text() {
     assert_eq!((format!("{fault:?}"), format!("{cause:?}")), (fault.to_string(), cause.to_string()));
     assert_eq!(format!("{:?}", RefuseReason::WrongState), "not in this state");
 }
+
+/// What `{:#}` of anyhow prints: an error and its sources.
+fn chain(error: &dyn std::error::Error) -> Vec<String> {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_chain_of_errors_prints_each_text_once() {
+    use cmid_proto::datapath::{BatchError, CreateCall, CreateError, ModifyError, ModifyReason, Unposted};
+    use cmid_proto::datapath::{DrainError, PostCall, PostError, PostReason, Unpolled};
+
+    let id = IdKey::from_parts(0, 5, 2).unwrap();
+    let created = CreateError::new(CreateCall::CreateCq, Errno::ENOMEM.into());
+    let (target, state, errno) = (Target::Id(id), State::Bound, Errno::ENOMEM);
+    let failure = Failure { call: "create_qp", target, state, errno, cause: Some(FailureCause::Create(created)) };
+    let post = PostError::new(PostCall::Recv, 3, PostReason::HasSrq);
+    let memory = memory::MemoryFailure { step: MemoryStep::Deregister, errno: Errno::EIO, valid: Valid::Neither };
+    let errors: [Box<dyn std::error::Error>; 15] = [
+        Box::new(refused(RefuseReason::WrongState)),
+        Box::new(Error::from(refused(RefuseReason::HasQp))),
+        Box::new(failure),
+        Box::new(Error::from(failure)),
+        Box::new(Error::from(Fault::WrongChild { id })),
+        Box::new(HandshakeError::from(Error::from(failure))),
+        Box::new(std::io::Error::from(HandshakeError::from(Error::from(failure)))),
+        Box::new(created),
+        Box::new(CreateError::from((Vec::<u8>::new(), memory::MemoryError::register(Errno::ENOMEM, 4096, Some(1))))),
+        Box::new(CreateError::from(ModifyError { num: 9, reason: ModifyReason::Device(Errno::EIO) })),
+        Box::new(memory::MemoryError::from(memory)),
+        Box::new(post),
+        Box::new(BatchError { posted: 3, error: post }),
+        Box::new(Unposted::<()> { error: post, blocks: None }),
+        Box::new(DrainError::TimedOut(Unpolled::default())),
+    ];
+    for error in &errors {
+        assert_eq!(chain(&**error), [error.to_string()], "the text has that of the part");
+    }
+    // An error of the application keeps its own chain.
+    let own = std::io::Error::other("7 of 9".parse::<u8>().unwrap_err());
+    let passed = HandshakeError::Attach(Box::new(own));
+    assert_eq!(chain(&passed), ["invalid digit found in string"]);
+}

@@ -67,6 +67,11 @@ fn every_other_event_and_the_deadline_heal() {
     assert_eq!(Cause::of(&HandshakeError::TimedOut { during: RequestKind::Connect }), Cause::Heals);
 }
 
+#[test]
+fn an_error_of_the_application_does_not_heal() {
+    assert_eq!(Cause::of(&HandshakeError::Attach("no licence".into())), Cause::Unfit);
+}
+
 fn failed(errno: Errno, cause: Option<FailureCause>) -> Cause {
     let failure = Failure { call: "connect", target: Target::Id(id()), state: State::RouteResolved, errno, cause };
     Cause::of(&HandshakeError::Request(Error::Failed(failure)))

@@ -306,7 +306,7 @@ fn attach_fails<S: Make<SimDevice>>() {
         world.until(|world| world.incoming.is_some()).unwrap();
         let incoming = world.incoming.take().unwrap();
         let (id, drive) = (incoming.id(), world.driver.drive());
-        let failed = incoming.accept::<_, _, _, ()>(drive, ConnParam::default(), &[], Time::NEVER, |drive, id| {
+        let failed = incoming.accept::<_, _, _, (), _>(drive, ConnParam::default(), &[], Time::NEVER, |drive, id| {
             drive.attach_qp(id, |_, _| Err(Errno::ENOMEM.into()))
         });
         assert_eq!(failed.unwrap_err().errno(), Errno::ENOMEM);
@@ -377,11 +377,12 @@ fn datagrams() {
         match Incoming::new(drive, event) {
             Ok(incoming) => {
                 let param = ConnParam { qp_num: 77, ..ConnParam::default() };
-                let accepted = incoming.accept(drive, param, b"here", Time::NEVER, |_, _| Ok(()));
+                let accepted =
+                    incoming.accept(drive, param, b"here", Time::NEVER, |_, _| Ok::<_, cmid_proto::Error>(()));
                 server = accepted.unwrap().poll(drive).unwrap();
             }
             Err(event) => {
-                if let Some(connected) = dial.handle(drive, event, |_, _| Ok(())).unwrap() {
+                if let Some(connected) = dial.handle(drive, event, |_, _| Ok::<_, cmid_proto::Error>(())).unwrap() {
                     break connected;
                 }
             }

@@ -4,33 +4,33 @@
 use cmid_blocking::{Connection, Listener, Options, Ready};
 use cmid_harness::sim_host as host;
 use cmid_proto::Errno;
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Access, Caps, CreateError, SendWr, prelude::*};
-use cmid_sim::{Cq, Mr, Qp, SimDevice};
+use cmid_proto::datapath::{Access, Attaching, CreateError, QpParts, SendWr, prelude::*};
+use cmid_sim::{Mr, SimDevice};
 use std::net::SocketAddr;
 use std::time::Instant;
 use std::{thread, time::Duration};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-fn attach(device: &mut SimDevice, to: Attaching<'_>) -> std::result::Result<(Qp, Cq, Mr), CreateError> {
-    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-    let mr = pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
-    let mut qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
-    qp.post_recv(1, mr.sge(0..5))?;
-    Ok((qp, cq, mr))
+type Parts = (QpParts<SimDevice>, Mr);
+
+fn attach(device: &mut SimDevice, to: Attaching<'_>) -> std::result::Result<Parts, CreateError> {
+    let mut made = device.qp(to).attach()?; // with a PD and a CQ
+    let mr = made.pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
+    made.qp.post_recv(1, mr.sge(0..5))?;
+    Ok((made, mr))
 }
 
 fn serve(mut listener: Listener<SimDevice>) -> Result<[u8; 5]> {
     let incoming = listener.accept(Duration::from_secs(5))?;
-    let (mut connection, (_qp, mut cq, mr)) = incoming.accept(&Options::default(), attach)?;
-    cq.arm()?;
+    let (mut connection, (mut made, mr)) = incoming.accept(&Options::default(), attach)?;
+    made.cq.arm()?;
     let mut left = false;
-    while cq.poll_one()?.is_none() {
+    while made.cq.poll_one()?.is_none() {
         if left {
             return Err("the client left".into());
         }
-        left = matches!(connection.wait_for(Some(cq.fd()), Duration::from_secs(5))?, Ready::Event(_));
+        left = matches!(connection.wait_for(Some(made.cq.fd()), Duration::from_secs(5))?, Ready::Event(_));
     }
     let mut bytes = [0; 5];
     mr.read(0, &mut bytes)?;
@@ -46,11 +46,11 @@ fn served(sends: bool) -> Result<[u8; 5]> {
     let host = host();
     let listener = Listener::bind(host.device(), server()).unwrap();
     let serving = thread::spawn(|| serve(listener));
-    let (connection, (mut qp, mut cq, mr)) =
+    let (connection, (mut made, mr)) =
         Connection::connect(host.device(), server(), &Options::default(), attach).unwrap();
     if sends {
-        qp.post_send(SendWr::send(2, mr.sge(0..5))).unwrap();
-        while cq.poll_one().unwrap().is_none() {}
+        made.qp.post_send(SendWr::send(2, mr.sge(0..5))).unwrap();
+        while made.cq.poll_one().unwrap().is_none() {}
     }
     drop(connection);
     serving.join().unwrap()

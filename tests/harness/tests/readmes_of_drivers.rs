@@ -11,8 +11,7 @@ use cmid_epoll::proto::Next;
 use cmid_epoll::{Epoll, Interest};
 use cmid_harness::sim_host as host;
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, CreateError, WcStatus, prelude::*};
+use cmid_proto::datapath::{Caps, QpParts, WcStatus, prelude::*};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, EventKind, IdKey, Limits};
 use cmid_proto::{Poller, PortSpace, RequestKind};
 use cmid_sim::{Cq, Host, Qp, SimDevice};
@@ -33,7 +32,7 @@ fn lines(text: &str) -> Vec<&str> {
 fn the_lines_are_those_of_the_readmes() {
     let here = lines(include_str!("readmes_of_drivers.rs"));
     for (begin, readme, blocks) in [
-        ("// begin blocking", include_str!("../../../io-blocking/README.md"), 3),
+        ("// begin blocking", include_str!("../../../io-blocking/README.md"), 2),
         ("// begin epoll", include_str!("../../../io-epoll/README.md"), 1),
         ("// begin mio", include_str!("../../../io-mio/README.md"), 1),
     ] {
@@ -48,18 +47,12 @@ fn the_lines_are_those_of_the_readmes() {
     }
 }
 
-// begin blocking
-fn qp(device: &mut SimDevice, to: Attaching<'_>) -> Result<Qp, CreateError> {
-    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-    device.create_qp(to, &pd, &cq, &cq, Caps::default())
-}
-// end
-
 /// The server of the README of cmid-blocking.
 fn serve(mut listener: Listener<SimDevice>) -> Result<(), cmid_blocking::Error> {
     // begin blocking
     let incoming = listener.accept(Duration::from_secs(5))?;
-    let (mut connection, _qp) = incoming.accept(&Options::default(), qp)?;
+    // Each side has a QP with a PD and a CQ of its own.
+    let (mut connection, _qp) = incoming.accept(&Options::default(), QpParts::attach)?;
     connection.wait_closed(Duration::from_secs(5))
     // end
 }
@@ -67,7 +60,8 @@ fn serve(mut listener: Listener<SimDevice>) -> Result<(), cmid_blocking::Error> 
 /// Its client, which leaves without a disconnect.
 fn connect(host: &Host) -> Answer<()> {
     // begin blocking
-    let (mut connection, _qp) = Connection::connect(host.device(), "10.0.0.2:7471".parse()?, &Options::default(), qp)?;
+    let peer = "10.0.0.2:7471".parse()?;
+    let (mut connection, _qp) = Connection::connect(host.device(), peer, &Options::default(), QpParts::attach)?;
     // end
     assert!(connection.next_event(Duration::ZERO).is_err());
     Ok(())
@@ -89,7 +83,7 @@ fn a_blocking_server_is_told_that_its_client_has_given_up() {
     let host = host();
     let listener = Listener::bind(host.device(), SERVER.parse().unwrap()).unwrap();
     let options = Options { timeout: Duration::from_millis(100), ..Options::default() };
-    let error = Connection::connect(host.device(), SERVER.parse().unwrap(), &options, qp).err().unwrap();
+    let error = Connection::connect(host.device(), SERVER.parse().unwrap(), &options, QpParts::attach).err().unwrap();
     assert_eq!(error.errno(), Errno::ETIMEDOUT, "{error}");
     // The kernel has no attributes for the QP of a connection that has ended (`ib_cm_init_qp_attr`).
     let begun = Instant::now();

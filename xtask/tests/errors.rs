@@ -1,0 +1,46 @@
+//! What a chain of errors prints (`{:#}` of anyhow): each text once. The text of an error contains that of its part, so an
+//! error has no source of its own. An error of the application is passed on as it is (`transparent`).
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The folders of the product crates.
+const PRODUCT: [&str; 9] =
+    ["proto", "verbs", "sim", "trace", "io-common", "io-blocking", "io-epoll", "io-mio", "io-tokio"];
+
+/// The committed source files of the product crates: path and text.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let patterns = PRODUCT.map(|folder| format!("{folder}/src/*.rs"));
+    let listed = Command::new("git").arg("ls-files").args(patterns).current_dir(&root).output().unwrap();
+    let paths = String::from_utf8(listed.stdout).unwrap();
+    paths.lines().filter_map(|path| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?))).collect()
+}
+
+/// The definitions of error types in a file: from the derive to the closing brace.
+fn derived(text: &str) -> impl Iterator<Item = &str> {
+    text.split("thiserror::Error").skip(1).map(|rest| rest.split("\n}\n").next().unwrap_or(rest))
+}
+
+#[test]
+fn the_text_of_an_error_contains_that_of_its_part_and_is_not_printed_twice() {
+    let mut seen = 0;
+    for (path, text) in sources() {
+        for definition in derived(&text) {
+            seen += 1;
+            let named =
+                definition.lines().any(|line| line.trim_start().trim_start_matches("pub ").starts_with("source:"));
+            assert!(!named, "{path}: thiserror takes a field of this name for the source");
+            assert!(!definition.contains("#[source]") && !definition.contains("#[from]"), "{path}");
+        }
+        for error in text.split("Error for ").skip(1) {
+            // An empty body, or one without a source.
+            let body = error.split("\n}").next().unwrap_or(error);
+            assert!(!body.contains("fn source("), "{path}: it has a source");
+        }
+    }
+    assert!(seen > 20, "{seen} error types");
+}
