@@ -54,6 +54,7 @@
 
 mod begun;
 mod cancel;
+mod completions;
 mod connection;
 mod drain;
 mod driver;

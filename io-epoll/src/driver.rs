@@ -48,6 +48,8 @@ enum Woken {
     Nothing,
     /// A signal or the waker: the wait ends.
     Early,
+    /// The descriptor of the caller: the wait ends.
+    Descriptor,
 }
 
 impl<D: Pollable> Epoll<D> {
@@ -102,6 +104,39 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// # Errors
     /// The error of `epoll_wait` or `timerfd_settime`.
     pub fn wait(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+        self.wait_with(None, at_most).map(drop)
+    }
+
+    /// As [`wait`](Epoll::wait), but also ends when the caller's descriptor `also` is readable, such as that of a CQ. Returns
+    /// whether it is; there may be events as well.
+    ///
+    /// ```
+    /// use cmid_epoll::Epoll;
+    /// use cmid_epoll::proto::datapath::{Completion, CompletionQueue, DataPath};
+    /// use cmid_epoll::proto::{ChannelKey, Event, Time};
+    ///
+    /// /// Waits until a deadline for completions, whose number it returns, or for an event.
+    /// fn next<D: DataPath>(
+    ///     epoll: &mut Epoll<D>,
+    ///     on: ChannelKey,
+    ///     cq: &mut D::Cq,
+    ///     some: &mut [Completion],
+    ///     end: Time,
+    /// ) -> std::io::Result<(usize, Option<Event>)> {
+    ///     loop {
+    ///         let (polled, event) = (cq.poll_or_arm(some)?, epoll.drive().next_event(on));
+    ///         let left = end.since(epoll.drive().now());
+    ///         if polled > 0 || event.is_some() || left.is_zero() {
+    ///             return Ok((polled, event));
+    ///         }
+    ///         epoll.wait_with(Some(cq.fd()), Some(left))?;
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `epoll_wait`, `poll` or `timerfd_settime`.
+    pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> io::Result<bool> {
         // If a turn has set the timer, each sleep after its expiry would end at once.
         self.timer_fd.set(Time::NEVER)?;
         let is_endless = at_most.is_none() && self.busy_poll.is_zero();
@@ -119,7 +154,7 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
                     Some(Duration::ZERO)
                 }
             };
-            let woken = self.collect(sleep)?;
+            let woken = self.collect(also, sleep)?;
             if woken == Woken::Channels && next != Next::Deliver {
                 // Events precede deadlines that pass meanwhile. The next `run` handles these deadlines, and reads the
                 // clock if there is a deadline.
@@ -129,8 +164,9 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
             }
             let is_here = self.drive.run(BUDGET) == Next::Deliver || next == Next::Deliver;
             // Events that arrived at the end are delivered now, not in the next wait.
-            if is_here || woken == Woken::Early || (!is_endless && self.drive.now() >= end) {
-                return Ok(());
+            let is_ready = woken == Woken::Descriptor;
+            if is_here || is_ready || woken == Woken::Early || (!is_endless && self.drive.now() >= end) {
+                return Ok(is_ready);
             }
         }
     }
@@ -169,7 +205,7 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// The error of `epoll_wait` or `timerfd_settime`.
     pub fn turn(&mut self) -> io::Result<Next> {
         let has_left = self.drive.core().has_work();
-        let woken = self.collect(Some(Duration::ZERO))?;
+        let woken = self.collect(None, Some(Duration::ZERO))?;
         self.drive.set_now(now());
         let mut rest = self.drive.run(BUDGET);
         if woken != Woken::Nothing && matches!(rest, Next::Wait(_)) {
@@ -191,10 +227,10 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     ///
     /// epoll_wait(2) has milliseconds. A longer sleep ends at the last one before `at_most`, with no report; one of less
     /// than a millisecond is that of ppoll(2).
-    fn collect(&mut self, at_most: Option<Duration>) -> io::Result<Woken> {
+    fn collect(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> io::Result<Woken> {
         let mut reports = [MaybeUninit::uninit(); REPORTS];
-        let reported = match self.sleep(at_most, &mut reports) {
-            Ok(reported) => reported,
+        let (reported, is_ready) = match self.sleep(also, at_most, &mut reports) {
+            Ok(slept) => slept,
             // The wait returns, so that the application can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
             Err(error) => return Err(error.into()),
@@ -210,21 +246,34 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
                 is_called |= report.data.u64() == WAKER;
             }
         }
-        Ok(if is_called { Woken::Early } else { woken })
+        Ok(match (is_ready, is_called) {
+            (true, _) => Woken::Descriptor,
+            (false, true) => Woken::Early,
+            (false, false) => woken,
+        })
     }
 
+    /// Returns the reports, and whether the descriptor of the caller is readable.
     fn sleep<'r>(
         &self,
+        also: Option<BorrowedFd<'_>>,
         at_most: Option<Duration>,
         reports: &'r mut [MaybeUninit<epoll::Event>; REPORTS],
-    ) -> rustix::io::Result<&'r [epoll::Event]> {
+    ) -> rustix::io::Result<(&'r [epoll::Event], bool)> {
         let epoll = self.drive.poller();
+        if let Some(also) = also {
+            let mut both = [PollFd::new(epoll, PollFlags::IN), PollFd::from_borrowed_fd(also, PollFlags::IN)];
+            poll(&mut both, at_most.map(timespec).as_ref())?;
+            let is_ready = !both[1].revents().is_empty();
+            let (reported, _) = epoll::wait(epoll, reports, Some(&timespec(Duration::ZERO)))?;
+            return Ok((reported, is_ready));
+        }
         let whole = at_most.map(whole_millis);
         if let (Some(span), Some(Duration::ZERO)) = (at_most.filter(|span| !span.is_zero()), whole) {
             poll(&mut [PollFd::new(epoll, PollFlags::IN)], Some(&timespec(span)))?;
         }
         let (reported, _) = epoll::wait(epoll, reports, whole.map(timespec).as_ref())?;
-        Ok(reported)
+        Ok((reported, false))
     }
 }
 

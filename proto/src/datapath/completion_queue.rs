@@ -31,6 +31,24 @@ pub trait CompletionQueue: Send {
         Ok((polled == 1).then_some(completion))
     }
 
+    /// Takes completions as [`CompletionQueue::poll`] does. If there are none, takes the notifications of its own channel, and
+    /// requests one for the next completion. So after 0 the descriptor becomes readable at the next completion, in a loop
+    /// that reports edges too; after another number, call it again before a wait.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`], [`CompletionQueue::arm`] and [`CompletionQueue::take_notifications`]: `EINVAL` for a
+    /// CQ on a shared channel.
+    fn poll_or_arm(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        let polled = self.poll(completions)?;
+        if polled > 0 {
+            return Ok(polled);
+        }
+        while self.take_notifications()? > 0 {}
+        self.arm()?;
+        // Earlier completions cause no notification.
+        self.poll(completions)
+    }
+
     /// Returns its number, by which an [`AsyncEvent`] names it.
     fn num(&self) -> u32;
 

@@ -84,6 +84,14 @@ fn one_completion_is_polled_or_none_or_the_error() {
 }
 
 #[test]
+fn a_cq_without_completions_is_armed_and_polled_once_more() {
+    let (mut cq, mut some) = (Paths::default().create_cq(id(), 1).unwrap(), [Completion::default(); 2]);
+    cq.ready = vec![Ok(2), Ok(0), Ok(1), Ok(0), Ok(0), Err(Errno::EIO)];
+    assert_eq!([(); 3].map(|()| cq.poll_or_arm(&mut some)), [Ok(2), Ok(1), Ok(0)]);
+    assert_eq!(cq.poll_or_arm(&mut some), Err(Errno::EIO));
+}
+
+#[test]
 fn memory_is_named_by_ranges_and_addresses_and_viewed_in_place() {
     let mr = Bytes([1, 2, 3, 4, 5, 6, 7, 8, 9]);
     let Sge { offset, len, .. } = mr.sge(2..7);

@@ -1,10 +1,10 @@
 //! The example of README.md where all does not go well: `attach` and `serve` are those of README.md.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use cmid_blocking::{Connection, Listener, Options, Ready};
+use cmid_blocking::{Connection, Listener, Options};
 use cmid_harness::sim_host as host;
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, Attaching, CreateError, QpParts, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Attaching, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_sim::{Mr, SimDevice};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -24,13 +24,9 @@ fn attach(device: &mut SimDevice, to: Attaching<'_>) -> std::result::Result<Part
 fn serve(mut listener: Listener<SimDevice>) -> Result<[u8; 5]> {
     let incoming = listener.accept(Duration::from_secs(5))?;
     let (mut connection, (mut made, mr)) = incoming.accept(&Options::default(), attach)?;
-    made.cq.arm()?;
-    let mut left = false;
-    while made.cq.poll_one()?.is_none() {
-        if left {
-            return Err("the client left".into());
-        }
-        left = matches!(connection.wait_for(Some(made.cq.fd()), Duration::from_secs(5))?, Ready::Event(_));
+    let mut some = [Completion::default()];
+    if connection.next_completions(&mut made.cq, &mut some, Duration::from_secs(5))? == 0 {
+        return Err("the client left".into());
     }
     let mut bytes = [0; 5];
     mr.read(0, &mut bytes)?;

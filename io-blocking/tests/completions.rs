@@ -1,0 +1,80 @@
+//! Waits for completions: those that come, the deadline, a cancel, and the end of the connection.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cmid_blocking::{Connection, Error, Listener};
+use cmid_proto::datapath::{Access, Attaching, Completion, CreateError, QpParts, SendWr, WcStatus, prelude::*};
+use cmid_proto::{Errno, State};
+use cmid_sim::{Host, Mr, SimDevice};
+
+use common::{A_WHILE, FOR_EVER, SOON, host, patient, server};
+
+/// A side: its QP has one receive.
+type Side = (Connection<SimDevice>, (QpParts<SimDevice>, Mr));
+
+fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<(QpParts<SimDevice>, Mr), CreateError> {
+    let mut made = device.qp(to).attach()?;
+    let mr = made.pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
+    made.qp.post_recv(1, mr.sge(0..5))?;
+    Ok((made, mr))
+}
+
+fn connected(host: &Host) -> (Side, Side) {
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), attach).unwrap());
+    let active = Connection::connect(host.device(), server(), &patient(), attach).unwrap();
+    (active, passive.join().unwrap())
+}
+
+#[test]
+fn completions_come_during_a_wait_and_before_it_and_the_end_is_0() {
+    let ((mut client, (mut active, sent)), (mut connection, (mut passive, mr))) = connected(&host());
+    let mut some = [Completion::default(); 4];
+    let begun = Instant::now();
+    let early = connection.next_completions(&mut passive.cq, &mut some, A_WHILE).unwrap_err();
+    assert!(matches!(early, Error::TimedOut { during: "next_completions" }) && begun.elapsed() >= A_WHILE, "{early}");
+    let peer = thread::spawn(move || {
+        thread::sleep(A_WHILE);
+        active.qp.post_send(SendWr::send(2, sent.sge(0..5))).unwrap();
+        assert_eq!(client.next_completions(&mut active.cq, &mut [Completion::default()], SOON).unwrap(), 1);
+        client.disconnect(SOON).unwrap();
+        client
+    });
+    assert_eq!(connection.next_completions(&mut passive.cq, &mut some, SOON).unwrap(), 1);
+    assert_eq!((some[0].wr_id, some[0].status), (1, WcStatus::SUCCESS));
+    passive.qp.post_recv(3, mr.sge(0..5)).unwrap();
+    // The peer's end causes no completion, and ends the wait.
+    assert_eq!(connection.next_completions(&mut passive.cq, &mut some, SOON).unwrap(), 0);
+    assert_eq!(connection.state(), State::PeerClosed);
+    connection.disconnect(SOON).unwrap();
+    let mut flushed = Vec::new();
+    connection.drain(&mut passive.qp, &mut [&mut passive.cq], SOON, |completion| flushed.push(completion)).unwrap();
+    assert_eq!(flushed.iter().find(|it| it.wr_id == 3).map(|it| it.status), Some(WcStatus::WR_FLUSH_ERR));
+    assert_eq!(connection.next_completions(&mut passive.cq, &mut some, Duration::ZERO).unwrap(), 0);
+    assert_eq!(peer.join().unwrap().state(), State::TimeWait);
+}
+
+#[test]
+fn a_wait_is_cancelled_and_a_cq_of_a_shared_channel_is_refused() {
+    let ((mut connection, (mut made, _mr)), _peer) = connected(&host());
+    let canceller = connection.canceller();
+    let thread = thread::spawn(move || {
+        thread::sleep(A_WHILE);
+        canceller.cancel();
+    });
+    let mut some = [Completion::default()];
+    let error = connection.next_completions(&mut made.cq, &mut some, FOR_EVER).unwrap_err();
+    assert!(matches!(error, Error::Cancelled { .. }), "{error}");
+    thread.join().unwrap();
+    let (id, driver) = connection.parts();
+    let device = driver.drive().device_mut();
+    let nic = device.device_of(id).unwrap();
+    let channel = device.create_comp_channel(&nic).unwrap();
+    let mut shared = device.create_cq_with_channel(&nic, &channel, 8, 0).unwrap();
+    let error = connection.next_completions(&mut shared, &mut some, SOON).unwrap_err();
+    assert_eq!(error.errno(), Errno::EINVAL);
+}
