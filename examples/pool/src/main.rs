@@ -88,7 +88,7 @@ fn subscribe<D: DataPath>(device: D, address: SocketAddr, count: u32) -> Result<
     let (mut connection, mut queues) = Connection::connect(device, address, &Options::default(), |device, to| {
         let ((_pd, pool), (mut qp, cq)) = attach(device, to, None)?;
         iter::from_fn(|| pool.take()).try_for_each(|block| qp.post_recv_blocks(0, block))?;
-        Ok((qp, cq))
+        Ok::<_, CreateError>((qp, cq))
     })?;
     for number in 0..count {
         let blocks = completion(&mut connection, &mut queues)?;

@@ -173,7 +173,7 @@ impl Buffer {
                     Err(self)
                 }
             },
-            owner => {
+            owner @ (Owner::Vec { .. } | Owner::Other { .. } | Owner::None) => {
                 self.owner = owner;
                 Ok(self)
             }
