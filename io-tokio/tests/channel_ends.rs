@@ -3,13 +3,16 @@
 
 mod common;
 
+use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cmid_tokio::Channel;
-use cmid_tokio::proto::messages::MessagesError;
+use cmid_tokio::proto::messages::{MessagesConfig, MessagesError};
 use cmid_tokio::sim::SimDevice;
-use common::channels::{CONFIG, CREDITS, channels};
+use common::channels::{CONFIG, CREDITS, channels, channels_with};
 use common::{LIMIT, World, ends};
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::{Instant, timeout};
@@ -113,6 +116,32 @@ async fn an_idle_channel_lives_by_signs_of_life_and_a_task_that_awaits_nothing_o
     assert!(error.to_string().contains(&MessagesError::Silent(CONFIG.silence).to_string()), "{error}");
     let took = begun.elapsed();
     assert!(took > CONFIG.silence - CONFIG.keep_alive && took <= CONFIG.silence + CONFIG.keep_alive, "{took:?}");
+}
+
+/// Also with each block of it in a send that does not complete: it does not poll without pause then.
+#[tokio::test(start_paused = true)]
+async fn a_peer_whose_link_is_down_is_noticed_by_its_silence_or_by_a_send_that_fails() {
+    for sends in [0, 3] {
+        let world = World::paused();
+        // Fewer blocks than credits: three messages and a sign of life have them all.
+        let [mut client, mut server] = channels_with(&world, MessagesConfig { window: 4, ..CONFIG }).await;
+        world.server.set_link(false);
+        let begun = Instant::now();
+        for _ in 0..sends {
+            client.send(b"lost").await.unwrap();
+        }
+        let polls = AtomicU32::new(0);
+        let mut receive = pin!(client.recv());
+        let counted = poll_fn(|context| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            receive.as_mut().poll(context)
+        });
+        let (received, other) = ends(async { tokio::join!(counted, server.recv()) }).await;
+        received.unwrap_err();
+        other.unwrap_err();
+        assert!(begun.elapsed() <= CONFIG.silence + CONFIG.keep_alive, "{:?}", begun.elapsed());
+        assert!(polls.load(Ordering::Relaxed) < 50, "{polls:?} polls");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Piece, Pool, prelude::*};
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*};
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
 use cmid_proto::{Errno, Observer};
 
@@ -16,10 +16,10 @@ use crate::listener::Incoming;
 use crate::options::Options;
 
 /// The QP of a channel and its memory.
-struct Attached<Q, P: Piece> {
-    qp: Q,
-    receives: Pool<P>,
-    sends: Pool<P>,
+struct Attached<D: DataPath> {
+    qp: D::Qp,
+    receives: Pool<D::Piece>,
+    sends: Pool<D::Piece>,
 }
 
 impl<D: DataPath> Channel<D> {
@@ -79,11 +79,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         Channel::of(connection, attached, config)
     }
 
-    fn of(
-        connection: Connection<D, O>,
-        attached: Attached<D::Qp, D::Piece>,
-        config: MessagesConfig,
-    ) -> io::Result<Self> {
+    fn of(connection: Connection<D, O>, attached: Attached<D>, config: MessagesConfig) -> io::Result<Self> {
         let messages = Messages::new(config, connection.private_data(), clock::now()).map_err(invalid)?;
         let Attached { qp, receives, sends } = attached;
         let wakers = Arc::default();
@@ -124,7 +120,7 @@ fn attach<D: DataPath>(
     device: &mut D,
     to: Attaching<'_>,
     config: MessagesConfig,
-) -> Result<(D::Cq, Attached<D::Qp, D::Piece>), CreateError> {
+) -> Result<(D::Cq, Attached<D>), CreateError> {
     let (window, packet) = (u32::from(config.window), config.packet as usize);
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 2 * window)?);
     let len = packet.checked_mul(window as usize).ok_or(Errno::EINVAL)?;

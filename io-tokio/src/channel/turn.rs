@@ -179,19 +179,16 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
 }
 
 fn failed(error: MessagesError) -> io::Error {
-    match error {
-        MessagesError::Silent(_) | MessagesError::NoGoodbye => io::Error::new(io::ErrorKind::TimedOut, error),
-        #[expect(clippy::wildcard_enum_match_arm, reason = "all others are packets that the peer should not send")]
-        wrong => invalid(wrong),
-    }
+    // Nothing sets a deadline for the goodbye.
+    let is_silent = matches!(error, MessagesError::Silent(_));
+    if is_silent { io::Error::new(io::ErrorKind::TimedOut, error) } else { invalid(error) }
 }
 
 fn not_sent(error: NotSent) -> io::Error {
     let kind = match error {
         NotSent::Closed => io::ErrorKind::BrokenPipe,
         NotSent::NoCredit => io::ErrorKind::WouldBlock,
-        #[expect(clippy::wildcard_enum_match_arm, reason = "it is too long, or another fault of the caller")]
-        _ => io::ErrorKind::InvalidInput,
+        NotSent::TooLong { .. } | _ => io::ErrorKind::InvalidInput,
     };
     io::Error::new(kind, error)
 }

@@ -17,9 +17,14 @@ pub(crate) const CREDITS: u8 = 6;
 
 /// The client's side, and the server's.
 pub(crate) async fn channels(world: &World) -> [Channel<SimDevice>; 2] {
+    channels_with(world, CONFIG).await
+}
+
+/// With another configuration of the client.
+pub(crate) async fn channels_with(world: &World, config: MessagesConfig) -> [Channel<SimDevice>; 2] {
     let mut listener = world.listener();
     let options = Options::default();
-    let connect = Channel::connect(world.client.device(), server(), CONFIG, &options);
+    let connect = Channel::connect(world.client.device(), server(), config, &options);
     let accept = async { Channel::accept(listener.accept().await?, CONFIG, &options).await };
     let (client, server) = tokio::try_join!(connect, accept).unwrap();
     [client, server]

@@ -129,8 +129,7 @@ impl ConnectReason {
                 }
                 errno => ConnectReason::Failed(errno),
             },
-            #[expect(clippy::wildcard_enum_match_arm, reason = "the errno is all that is known of others")]
-            _ => ConnectReason::Failed(error.errno()),
+            HandshakeError::Attach(_) | _ => ConnectReason::Failed(error.errno()),
         }
     }
 
