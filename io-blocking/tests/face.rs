@@ -42,7 +42,7 @@ fn a_connection_carries_private_data_and_ends_on_both_sides() {
 struct Unlicensed(#[source] std::num::ParseIntError);
 
 fn unlicensed(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Unlicensed> {
-    "many".parse().map_err(Unlicensed).and_then(|count: u32| unreachable!("{count} licences"))
+    "many".parse().map_err(Unlicensed).map(|count: u32| unreachable!("{count} licences"))
 }
 
 #[test]

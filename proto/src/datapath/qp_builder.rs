@@ -241,7 +241,7 @@ impl<'a, D: DataPath> Cqs<D> for (&'a D::Cq, &'a D::Cq) {
         Ok(self)
     }
 
-    fn queues<'m>((sends, receives): &'m Self) -> (&'m D::Cq, &'m D::Cq) {
+    fn queues((sends, receives): &Self) -> (&D::Cq, &D::Cq) {
         (sends, receives)
     }
 }
