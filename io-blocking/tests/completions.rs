@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Error, Listener};
 use cmid_proto::datapath::{Access, Attaching, Completion, CreateError, QpParts, SendWr, WcStatus, prelude::*};
-use cmid_proto::{Errno, State};
+use cmid_proto::{Errno, Pollable as _, State};
 use cmid_sim::{Host, Mr, SimDevice};
 
 use common::{A_WHILE, FOR_EVER, SOON, host, patient, server};
@@ -77,4 +77,22 @@ fn a_wait_is_cancelled_and_a_cq_of_a_shared_channel_is_refused() {
     let mut shared = device.create_cq_with_channel(&nic, &channel, 8, 0).unwrap();
     let error = connection.next_completions(&mut shared, &mut some, SOON).unwrap_err();
     assert_eq!(error.errno(), Errno::EINVAL);
+}
+
+/// The example of docs/data-path.md: siblings share a PD.
+#[test]
+fn two_connections_of_sibling_devices_share_a_pd() {
+    let host = host();
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let passive = thread::spawn(move || {
+        [(); 2].map(|()| listener.accept(SOON).unwrap().accept(&patient(), QpParts::attach).unwrap())
+    });
+    let first = host.device();
+    let second = first.sibling();
+    let (_a, made) = Connection::connect(first, server(), &patient(), QpParts::attach).unwrap();
+    let pd = made.pd.clone();
+    let (_b, _other) =
+        Connection::connect(second, server(), &patient(), |device, to| device.qp(to).pd(&pd).attach()).unwrap();
+    assert_eq!(pd.users(), 2, "both QPs");
+    passive.join().unwrap();
 }

@@ -101,6 +101,10 @@ pub trait Pollable: Device {
     fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
 
     /// Creates another device on the same hardware, without ids, for a second core.
+    ///
+    /// Objects of the data path, such as a PD, may be used with ids of all siblings: on the simulator and on both backends
+    /// of `cmid_verbs`. A device that is opened another time instead may share none
+    /// ([`CreateReason::OtherDevice`](crate::datapath::CreateReason::OtherDevice)).
     #[must_use]
     fn sibling(&self) -> Self
     where

@@ -107,6 +107,21 @@ impl Verbs {
     /// Creates a device without ids, over the default backend. No variable of the environment selects another one: a program
     /// that lets its user choose passes a parsed [`Backend`] to [`Verbs::open_with`].
     ///
+    /// A program opens it once, and creates the device of each further core by [`Pollable::sibling`]. Siblings share the
+    /// open RDMA devices, so a PD, CQ or SRQ of one serves QPs of all, on both backends. On the kernel backend two
+    /// `Verbs::open` open each RDMA device twice, and their objects do not mix:
+    /// [`CreateReason::OtherDevice`](cmid_proto::datapath::CreateReason::OtherDevice) (`EINVAL`). Over librdmacm, which opens
+    /// each RDMA device once in a process, they do.
+    ///
+    /// ```no_run
+    /// use cmid_proto::Pollable as _;
+    /// use cmid_verbs::Verbs;
+    ///
+    /// let first = Verbs::open()?;
+    /// let second = first.sibling(); // for a second connection, listener or thread
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Verbs::open_with`] for [`Backend::Kernel`].
     pub fn open() -> Result<Self, OpenError> {

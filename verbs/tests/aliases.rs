@@ -43,6 +43,18 @@ fn each_function_and_event_of_librdmacm_has_an_alias() {
     }
 }
 
+/// What cmid has for a function, or that it is left out, is in one place.
+#[test]
+fn each_function_of_the_headers_is_on_the_page_of_functions() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/functions.md")).expect("the page");
+    let functions = calls(&headers(), &["rdma_", "ibv_"]);
+    assert!(functions.contains("rdma_connect") && functions.contains("ibv_reg_dmabuf_mr"), "{functions:?}");
+    // Macros and helpers of the headers themselves begin with two underscores or with `verbs_`.
+    let missing: Vec<_> = functions.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "add them to docs/functions.md: {missing:?}");
+}
+
 #[test]
 fn each_alias_is_a_name_of_the_headers() {
     let headers = headers();

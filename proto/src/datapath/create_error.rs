@@ -131,7 +131,8 @@ pub enum CreateReason {
         vectors: u32,
     },
     /// An object of another device than that of the new one. If both names are equal, the device was opened twice, such as
-    /// by two `cmid_verbs::Verbs::open`: only the siblings of a device share objects.
+    /// by two `cmid_verbs::Verbs::open` on the kernel backend. Open it once, and create the second device by
+    /// `Pollable::sibling`: siblings share objects.
     #[error("{object} is {}", Elsewhere(*.of, *.on))]
     OtherDevice {
         /// The object.
