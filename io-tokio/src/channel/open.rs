@@ -115,7 +115,6 @@ fn with_hello(config: MessagesConfig, options: &Options<'_>) -> Vec<u8> {
 }
 
 /// Creates the CQ and the QP with its memory, and posts all receives.
-#[expect(clippy::type_complexity, reason = "a CQ, and a QP with its memory")]
 fn attach<D: DataPath>(
     device: &mut D,
     to: Attaching<'_>,
