@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use cmid_io_common::attach_with;
 use cmid_proto::datapath::Attaching;
-use cmid_proto::handshake::{Connected, Dial, DialTo};
+use cmid_proto::handshake::{BoxError, Connected, Dial, DialTo};
 use cmid_proto::{
-    BoxError, CmEvent, CmOption, ConnParam, Device, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace,
-    PrivateData, ReceivedParam, RefuseReason, Refused, RequestKind, State,
+    CmEvent, CmOption, ConnParam, Device, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData,
+    ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;

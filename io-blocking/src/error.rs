@@ -3,8 +3,8 @@
 use std::{fmt, io};
 
 use cmid_proto::datapath::DrainError;
-use cmid_proto::handshake::HandshakeError;
-use cmid_proto::{BoxError, Errno, Event, EventError, RefuseReason, Refused};
+use cmid_proto::handshake::{BoxError, HandshakeError};
+use cmid_proto::{Errno, Event, EventError, RefuseReason, Refused};
 
 /// The reason why a blocking call failed. Its `Debug` form is its text, because a `main` that returns it prints that.
 #[derive(thiserror::Error)]

@@ -6,9 +6,10 @@ use std::time::Duration;
 use cmid_io_common::attach_with;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake;
+use cmid_proto::handshake::BoxError;
 use cmid_proto::{
-    BoxError, CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused,
-    Request, RequestKind, Time,
+    CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request,
+    RequestKind, Time,
 };
 
 use crate::cancel::Canceller;

@@ -1,7 +1,8 @@
 //! The closures with which applications attach QPs to connections.
 
 use cmid_proto::datapath::{Attaching, CreateError};
-use cmid_proto::{BoxError, Device, Drive, Ece, Errno, IdKey, Observer, Poller};
+use cmid_proto::handshake::BoxError;
+use cmid_proto::{Device, Drive, Ece, Errno, IdKey, Observer, Poller};
 
 /// Sets the options of enhanced connection establishment, then attaches the QP that `attach` creates.
 ///

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cmid_io_common::attach_with;
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
-use cmid_proto::handshake::{Connected, Dial};
-use cmid_proto::{BoxError, Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
+use cmid_proto::handshake::{BoxError, Connected, Dial};
+use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
 

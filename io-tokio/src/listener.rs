@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use cmid_io_common::attach_with;
 use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::handshake;
-use cmid_proto::{BoxError, CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
+use cmid_proto::handshake::BoxError;
+use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
 use tokio::task::consume_budget;
 
 use crate::clock;

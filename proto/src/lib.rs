@@ -177,7 +177,7 @@ pub use device::Pollable;
 pub use device_layer::DeviceLayer;
 pub use drive::{Drive, Next, Observer, Poller, Step, StepRecord};
 pub use errno::Errno;
-pub use error::{AckError, BoxError, Error, Failure, FailureCause, Fault, Refused};
+pub use error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 pub use event::{AckToken, ConnParam, Datagram, Ece, Event, EventKind, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
 pub use key::{ChannelKey, GroupKey, IdKey, Target};

@@ -57,6 +57,7 @@ mod incoming;
 mod serve;
 mod wait;
 
+pub use crate::error::BoxError;
 pub use dial::{Dial, DialTo};
 pub use error::HandshakeError;
 pub use incoming::{Incoming, ReleasedIncoming};

@@ -313,7 +313,7 @@ fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {
     let event = drive.next_event(channel).unwrap();
     let failed = dial.handle(&mut drive, event, |drive, id| {
         drive.listen(id, 1)?;
-        Ok::<u8, cmid_proto::BoxError>(7)
+        Ok::<u8, cmid_proto::handshake::BoxError>(7)
     });
     let failed = failed.unwrap_err();
     assert!(matches!(failed, HandshakeError::Request(Error::Refused(_))), "{failed}");

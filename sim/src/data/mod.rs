@@ -26,6 +26,7 @@ mod memory_region;
 pub(crate) mod mr;
 pub(crate) mod mw;
 pub(crate) mod notices;
+mod over;
 pub(crate) mod packet;
 pub(crate) mod pair_state;
 pub(crate) mod parked;
