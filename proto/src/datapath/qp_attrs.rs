@@ -266,7 +266,7 @@ mod tests {
     fn what_can_be_set_depends_on_the_state() {
         let timer = QpAttrs { min_rnr_timer: Some(RnrTimer::LONGEST), ..QpAttrs::default() };
         let all = QpAttrs { timeout: Some(AckTimeout::NEVER), retry_count: Some(7), rnr_retry: Some(0), ..timer };
-        let counts = QpAttrs { timeout: None, ..all };
+        let counts = QpAttrs { min_rnr_timer: None, timeout: None, ..all };
         assert_eq!((all.check(QpState::INIT), timer.check(QpState::RTS)), (Ok(()), Ok(())));
         assert_eq!(timer.check(QpState::RTR), Err(ModifyReason::TooLate(QpAttr::MinRnrTimer, QpState::RTR)));
         assert_eq!(all.check(QpState::RTS), Err(ModifyReason::TooLate(QpAttr::Timeout, QpState::RTS)));
