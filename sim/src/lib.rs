@@ -67,7 +67,7 @@
 //! // This device cannot re-register, as soft-RoCE cannot: the MR is registered anew, and the old buffer comes back.
 //! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
 //! let ended = mr.reregister(Change::default().to_buffer([2; 64]), policy);
-//! assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), Some(vec![1; 64])));
+//! assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), Some([1; 64].into())));
 //! assert_eq!(mr.deregister().map_err(|(_, error)| error)?.buffer, [2; 64]);
 //! # Ok(())
 //! # }
