@@ -90,6 +90,59 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
     });
 }
 
+/// The poster takes back the block of a request that another thread has polled.
+#[test]
+fn a_block_comes_back_after_the_poll_of_another_thread() {
+    for is_unordered in [false, true] {
+        loom::model(move || {
+            let new = if is_unordered { WrRing::unordered } else { WrRing::new };
+            let wr_ring = Arc::new(new(7, 2, 1));
+            let mut cursor = Cursor::new(&wr_ring);
+            let first = cursor.file(10, &[5], SEND).expect("room");
+            cursor.advance();
+            let second = cursor.file(11, &[6], SEND).expect("room");
+            cursor.advance();
+            // Replaces the write of the poll to the block.
+            let written = Arc::new(Line::new(0));
+            let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
+            let poller = thread::spawn(move || {
+                write.store(1, Relaxed);
+                // Out of order, where that is possible.
+                assert_eq!(other.retire(if is_unordered { second } else { first }), done(10 + u64::from(is_unordered)));
+            });
+            let number = if is_unordered { second } else { first } as u32;
+            if cursor.is_over(number) {
+                assert_eq!(written.load(Relaxed), 1, "the owner of the block has not what the poll has written");
+            }
+            poller.join().expect("the poller");
+            assert!(cursor.is_over(number) && !cursor.is_over(number ^ 1), "one is over");
+        });
+    }
+}
+
+#[test]
+fn a_block_of_an_srq_comes_back_after_the_poll_of_another_thread() {
+    loom::model(|| {
+        let slots = Arc::new(SrqSlots::new(3, 1, 1));
+        let mut cursor = SrqCursor::new(&slots);
+        let token = cursor.file(10, [5]).expect("room");
+        let written = Arc::new(Line::new(0));
+        let (other, write) = (Arc::clone(&slots), Arc::clone(&written));
+        let poller = thread::spawn(move || {
+            write.store(1, Relaxed);
+            assert_eq!(other.retire(token), SrqRetired::Done(10));
+        });
+        if slots.is_over(token) {
+            assert_eq!(written.load(Relaxed), 1, "the owner of the block has not what the poll has written");
+        }
+        poller.join().expect("the poller");
+        // Also when its slot is used again.
+        assert!(slots.is_over(token));
+        let again = cursor.file(11, [6]).expect("room");
+        assert!(slots.is_over(token) && !slots.is_over(again));
+    });
+}
+
 /// A third thread deregisters the memory of the first request while its slot is used again.
 #[test]
 fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
