@@ -48,10 +48,14 @@ pub(crate) fn there_and_back() {
     }
     let record = last;
 
-    // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender gets no error.
+    // More than a packet is refused: the device would complete it with success.
+    let long = SendWr::send_to(6, asks.sge(0..2000), To { ah: &there, qp_num: to.qp_num, qkey: QKEY });
+    assert_eq!(why(c.qp.post_send(long)), Err(PostReason::DatagramTooLong { len: 2000, mtu: 1024 }));
+
+    // A wrong key, a wrong number: nothing arrives, and the sender gets no error.
     s.qp.post_recv(5, received.sge(0..4096)).expect("post_recv");
-    for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
-        c.qp.post_send(SendWr::send_to(6, asks.sge(0..len), To { ah: &there, qp_num, qkey })).expect("post_send_to");
+    for (qp_num, qkey) in [(to.qp_num, QKEY + 1), (to.qp_num + 1000, QKEY)] {
+        c.qp.post_send(SendWr::send_to(6, asks.sge(0..3), To { ah: &there, qp_num, qkey })).expect("post_send_to");
         success(polled(&mut c.cq), 6, WcOpcode::SEND);
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
