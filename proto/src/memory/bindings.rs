@@ -153,8 +153,8 @@ impl Bindings {
         self.bindings.retain(|binding| binding.window != window);
     }
 
-    /// Forgets the invalidations of a QP of this number. Called before the destruction of a QP with windows, and before the
-    /// first bind through a QP.
+    /// Forgets the invalidations of a QP of this number. Called before the first bind through a QP, and before the
+    /// destruction of a QP with windows.
     pub fn reuse(&mut self, qp_num: u32) {
         self.invalidations.retain(|posted| posted.qp_num != qp_num);
     }
