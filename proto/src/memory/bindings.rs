@@ -121,9 +121,13 @@ impl Bindings {
                 self.bindings.retain(|binding| binding.end != End::Posted(number));
             }
         } else if Bindings::is_by_peer(completion) {
-            let rkey = completion.imm_data;
-            self.bindings
-                .retain(|Binding { bind, end, .. }| *end == End::Unknown || (bind.qp_num, bind.rkey) != (qp_num, rkey));
+            // Only the first: a window has each key again after 256 binds, and a completion is of one of them. When a
+            // later one was executed, the first was over.
+            let key = (qp_num, completion.imm_data);
+            let is_of = |Binding { bind, end, .. }: &Binding| *end != End::Unknown && (bind.qp_num, bind.rkey) == key;
+            if let Some(first) = self.bindings.iter().position(is_of) {
+                self.bindings.remove(first);
+            }
         }
     }
 
@@ -149,7 +153,8 @@ impl Bindings {
         self.bindings.retain(|binding| binding.window != window);
     }
 
-    /// Forgets what an earlier QP of this number has left. Called before the first bind through a QP.
+    /// Forgets the invalidations of a QP of this number. Called before the first bind through a QP, and before the
+    /// destruction of a QP with windows.
     pub fn reuse(&mut self, qp_num: u32) {
         self.invalidations.retain(|posted| posted.qp_num != qp_num);
     }
@@ -261,6 +266,19 @@ mod tests {
             assert_eq!(bindings.of(1), None);
             assert!(!bindings.may_invalidate(1, 17));
         }
+    }
+
+    #[test]
+    fn the_peer_ends_the_first_of_two_bindings_with_one_key() {
+        let mut bindings = bound();
+        bindings.bind(1, Bind { lkey: 2, ..BIND });
+        let flags = WcFlags::WITH_INV;
+        let received = Completion { opcode: WcOpcode::RECV, flags, imm_data: BIND.rkey, ..LOCAL };
+        bindings.handle_completion(&received);
+        assert_eq!((bindings.of(1), bindings.of(2)), (None, Some(BIND.access)));
+        assert!(bindings.is_bound(1, BIND.rkey));
+        bindings.handle_completion(&received);
+        assert_eq!((bindings.of(2), bindings.is_bound(1, BIND.rkey)), (None, false));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, fence};
 use std::sync::Arc;
 
 use cmid_proto::datapath::Memory;
@@ -68,9 +69,12 @@ impl SharedBuffer {
         Buffer { start, len: range.len(), writable, owner: Owner::Shared(self.clone()) }
     }
 
-    /// Whether nobody else has it.
+    /// Whether nobody else has it. Then all accesses by others come before.
     fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        let is_alone = Arc::strong_count(&self.0) == 1;
+        // The count is loaded relaxed. Each drop of another handle releases it.
+        fence(Ordering::Acquire);
+        is_alone
     }
 
     /// Orders the reads and writes of this program by several regions.

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::{fmt, mem};
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ use crate::ffi::{
     imm_data_invalidated_rkey_union_t,
 };
 
+/// The number of the next window.
+static WINDOWS: AtomicU64 = AtomicU64::new(0);
+
 /// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which ends its bind.
 ///
 /// An MR to which a window is bound cannot be deregistered or re-registered
@@ -33,6 +37,9 @@ use crate::ffi::{
 #[doc(alias = "ibv_mw")]
 pub struct Mw {
     raw: NonNull<ibv_mw>,
+    /// The number by which the PD knows it. Not its address: another window may have that as soon as this one is
+    /// deallocated, and before the PD knows.
+    number: u64,
     /// Whether it is allocated.
     live: bool,
     // Dropped after the window.
@@ -59,7 +66,9 @@ impl Mw {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
         };
-        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, qps: Vec::new(), parts: Vec::new(), pd })
+        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        let number = WINDOWS.fetch_add(1, Ordering::Relaxed);
+        Ok(Mw { raw, number, live: true, qps: Vec::new(), parts: Vec::new(), pd })
     }
 }
 
@@ -108,9 +117,9 @@ impl Mw {
         Ok(())
     }
 
-    /// Returns a number that no other window of the PD has.
+    /// Returns a number that no other window of the process has had.
     fn number(&self) -> u64 {
-        self.raw.as_ptr().addr() as u64
+        self.number
     }
 }
 

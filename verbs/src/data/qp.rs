@@ -275,6 +275,15 @@ impl QpInner {
         self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, pd));
     }
 
+    /// Forgets its binds and invalidations, before its destruction. The windows that were bound through it are
+    /// deallocated, because they hold it.
+    #[cold]
+    fn end_windows(&self) {
+        let qp_num = self.qp_num();
+        self.pd.inner().bindings().reuse(qp_num);
+        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().remove(qp_num));
+    }
+
     /// Keeps the blocks of requests whose handle is dropped, until the queues are drained.
     pub(super) fn keep(&self, blocks: QpBlocks) {
         if self.is_inherited() {
@@ -337,6 +346,9 @@ impl Drop for QpInner {
         if self.is_inherited() {
             core::mem::forget(blocks);
             return;
+        }
+        if *self.has_windows.get_mut() {
+            self.end_windows();
         }
         // SAFETY: made by `QpInner::create` and destroyed only here. No id points at it: an `Id` with a QP holds it,
         // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call

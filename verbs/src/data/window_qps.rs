@@ -29,6 +29,11 @@ impl WindowQps {
         self.any.store(true, Ordering::Relaxed);
     }
 
+    /// Removes a QP before its destruction. Another QP may have its number after that.
+    pub(super) fn remove(&self, qp_num: u32) {
+        self.qps.lock().retain(|(other, pd)| *other != qp_num && pd.strong_count() > 0);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Relaxed)
     }
