@@ -14,12 +14,6 @@ pub(crate) trait Provider {
 
     /// Fills the slice from its start. Returns the number of completions, or a negative number.
     fn poll(&self, completions: &mut [Completion]) -> c_int;
-
-    /// Whether completions are reported to [`Provider::note`]. Read after each poll.
-    fn notes(&self) -> bool;
-
-    /// Takes note of the completions of a poll.
-    fn note(&self, completions: &[Completion]);
 }
 
 /// The completions of a poll that has returned `polled`; `None` if it has returned none, or no possible number.
@@ -62,9 +56,6 @@ pub(crate) trait Poller {
             let kept = polled as usize - 1 - rest.len();
             return self.poll_rest(completions, polled, kept);
         }
-        if provider.notes() {
-            provider.note(filled);
-        }
         Ok(polled as usize)
     }
 
@@ -100,9 +91,6 @@ pub(crate) trait Poller {
             // There may be more if all of them were of QPs that are gone.
             let empty = is_empty && (completions.is_empty() || slot_cache.refresh(provider.cq_slots()));
             if kept > 0 || empty {
-                if provider.notes() {
-                    provider.note(completions.get(..kept).unwrap_or_default());
-                }
                 return Ok(kept);
             }
             if slot_cache.take_doubt() {

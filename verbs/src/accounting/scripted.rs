@@ -83,12 +83,6 @@ impl Provider for CqInner {
         completions.iter_mut().zip(polled.drain(..count)).for_each(|(place, completion)| *place = completion);
         count as c_int
     }
-
-    fn notes(&self) -> bool {
-        false
-    }
-
-    fn note(&self, _: &[Completion]) {}
 }
 
 impl Poller for Cq {

@@ -238,18 +238,20 @@ impl Provider for CqInner {
 
     /// Calls `ibv_poll_cq` on the slice. The caller has the handle of the CQ by `&mut`.
     fn poll(&self, completions: &mut [Completion]) -> c_int {
+        if self.window_qps.is_empty() {
+            self.call_poll(completions)
+        } else {
+            self.window_qps.poll(completions, |completions| self.call_poll(completions))
+        }
+    }
+}
+
+impl CqInner {
+    fn call_poll(&self, completions: &mut [Completion]) -> c_int {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
         // SAFETY: the CQ is alive, and the function is its provider's. A Completion is laid out as an ibv_wc (asserted
         // in completion.rs), and each bit pattern is a value of it. The slice has room for `room` of them.
         unsafe { (self.poll.get())(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
-    }
-
-    fn notes(&self) -> bool {
-        !self.window_qps.is_empty()
-    }
-
-    fn note(&self, completions: &[Completion]) {
-        self.window_qps.note(completions);
     }
 }
 

@@ -129,9 +129,9 @@ impl Drop for Mw {
             mem::forget(mem::take(&mut self.parts));
             return;
         }
-        // If the kernel refuses, it is leaked. It stays bound then, unless its device is gone.
-        if self.dealloc_raw().is_err() {
-            if self.pd.inner().is_gone() {
+        // If the kernel refuses, it is leaked. It stays bound then, unless the kernel has taken its device away.
+        if let Err(errno) = self.dealloc_raw() {
+            if self.pd.inner().is_gone() && matches!(errno, Errno::EIO | Errno::ENODEV) {
                 self.pd.inner().bindings().dealloc(self.number());
             } else {
                 mem::forget(mem::take(&mut self.parts));

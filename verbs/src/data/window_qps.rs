@@ -1,5 +1,6 @@
 //! The QPs of a CQ through which memory windows were bound.
 
+use core::ffi::c_int;
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,7 @@ impl WindowQps {
         // A QP with the same number is destroyed, and so are its windows, which keep it.
         qps.retain(|(other, pd)| *other != qp_num && pd.strong_count() > 0);
         qps.push((qp_num, Arc::downgrade(pd)));
-        // The bind is posted after this, and its completion is polled before the poller looks.
+        // The bind is posted after this.
         self.any.store(true, Ordering::Relaxed);
     }
 
@@ -38,16 +39,24 @@ impl WindowQps {
         !self.any.load(Ordering::Relaxed)
     }
 
-    /// Reports polled completions to the PDs.
+    /// Polls by this call, and reports the completions to the PDs. The QPs stay the same meanwhile: none is destroyed
+    /// before its completions are reported, and no other one gets its number. An invalidation that completes in the first
+    /// poll after the first bind on another thread may be missed; its binding then ends with the window.
     #[cold]
-    pub(super) fn note(&self, completions: &[Completion]) {
-        for completion in completions.iter().filter(|completion| Bindings::concerns(completion)) {
-            let qps = self.qps.lock();
+    pub(super) fn poll(&self, completions: &mut [Completion], poll: impl FnOnce(&mut [Completion]) -> c_int) -> c_int {
+        let qps = self.qps.lock();
+        let polled = poll(completions);
+        let count = usize::try_from(polled).unwrap_or(0);
+        // Not dropped under the lock.
+        let mut pds = Vec::new();
+        for completion in completions.iter().take(count).filter(|completion| Bindings::concerns(completion)) {
             let pd = qps.iter().find(|(qp_num, _)| *qp_num == completion.qp_num).and_then(|(_, pd)| pd.upgrade());
-            drop(qps);
             if let Some(pd) = pd {
                 pd.bindings().handle_completion(completion);
+                pds.push(pd);
             }
         }
+        drop(qps);
+        polled
     }
 }
