@@ -265,14 +265,15 @@ impl QpInner {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    /// Prepares for the bind of a window: the PD gets to know the completions of the QP from now on.
-    pub(super) fn add_window(&self) {
+    /// Prepares for the bind of a window: the PD gets to know the completions of the QP from now on. `token` is one of its
+    /// sends.
+    pub(super) fn add_window(&self, token: u64) {
         if self.has_windows.swap(true, Ordering::Relaxed) {
             return;
         }
         let (pd, qp_num) = (self.pd.inner(), self.qp_num());
         pd.bindings().reuse(qp_num);
-        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, pd));
+        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, (token >> 32) as u32, pd));
     }
 
     /// Forgets its binds and invalidations, before its destruction. The windows that were bound through it are
