@@ -132,6 +132,14 @@ pub fn run_made(
             }
             say(&found.to_string());
         }
+        // What no repeat shows is due to the time that the others took: the kernel's timers ran meanwhile.
+        for found in outcome.disagreements.split_off(known) {
+            if found.repeated == Some(0) {
+                outcome.undecided.push(found.program.seed);
+            } else {
+                outcome.disagreements.push(found);
+            }
+        }
         if !repeats {
             // Adapts the number of concurrent programs to the speed of the machine.
             size = if slow.len() * 4 > count { (size / 2).max(SMALLEST) } else { (size + 4).min(plan.batch.max(1)) };
@@ -255,7 +263,11 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.coverage)?;
         if !self.undecided.is_empty() {
-            writeln!(f, "undecided, too slow for their timers: seeds {:?}", self.undecided)?;
+            writeln!(
+                f,
+                "undecided, too slow for their timers, or different only beside others: seeds {:?}",
+                self.undecided
+            )?;
         }
         let (agreed, differ, undecided) = (self.agreed, self.disagreements.len(), self.undecided.len());
         write!(
