@@ -93,7 +93,7 @@ impl Buffer {
     ///
     /// ```no_run
     /// use cmid_verbs::Buffer;
-    /// use core::ptr::NonNull;
+    /// use core::ptr::{self, NonNull};
     ///
     /// struct Mapping(*mut libc::c_void, usize);
     /// // SAFETY: a mapping belongs to no thread.
