@@ -63,10 +63,15 @@ impl<P> Lent<P> {
     /// Adds the blocks of a request that was posted. The device gives it a number. The first one allocates the room for
     /// all.
     pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
-        if self.requests.capacity() == 0 {
-            self.requests.reserve_exact(self.max as usize);
+        if self.requests.len() == self.requests.capacity() {
+            self.allocate();
         }
         self.requests.push_back(Request { number, wr_id, returns, parts });
+    }
+
+    #[cold]
+    fn allocate(&mut self) {
+        self.requests.reserve_exact((self.max as usize).saturating_sub(self.requests.len()));
     }
 
     /// Returns the blocks of the first request with the `wr_id` of the completion that is over; `None` if there is none.

@@ -87,13 +87,16 @@ impl<P: Piece> Part<P> {
         start as usize..end as usize
     }
 
-    /// Checks the range, and that the device may write to the block if `writes`. For devices.
+    /// Returns the memory and the range inside it, for devices. `writes` says whether the device writes to it.
     ///
     /// # Errors
     /// [`PostReason::ReversedRange`], [`PostReason::OutOfRange`], [`PostReason::SharedBlock`].
-    pub fn check(&self, writes: bool) -> Result<(), PostReason> {
+    pub fn place(&self, writes: bool) -> Result<(&P, Range<usize>), PostReason> {
         let (Range { start, end }, is_owned) = (self.range(), matches!(self.0, Held::Owned(_)));
-        if start <= end && end <= self.block().len() && (is_owned || !writes) { Ok(()) } else { Err(self.refusal()) }
+        match self.block().piece() {
+            Some(piece) if start <= end && end <= piece.len() && (is_owned || !writes) => Ok((piece, start..end)),
+            _ => Err(self.refusal()),
+        }
     }
 
     #[cold]
@@ -172,8 +175,9 @@ impl<P> Parts<P> {
         P: Piece,
     {
         match self.0 {
-            List::One(part) => part.into_block(),
-            List::Several(parts) => parts.into_iter().find_map(Part::into_block),
+            List::One(Part(Held::Owned(block))) => Some(block),
+            List::One(_) => None,
+            List::Several(parts) => first_block(*parts),
         }
     }
 
@@ -187,6 +191,11 @@ impl<P> Parts<P> {
     }
 }
 
+#[cold]
+fn first_block<P: Piece>(parts: Vec<Part<P>>) -> Option<Block<P>> {
+    parts.into_iter().find_map(Part::into_block)
+}
+
 impl<P> Deref for Parts<P> {
     type Target = [Part<P>];
 
@@ -195,6 +204,12 @@ impl<P> Deref for Parts<P> {
             List::One(part) => core::slice::from_ref(part),
             List::Several(parts) => parts,
         }
+    }
+}
+
+impl<P> AsRef<[Part<P>]> for Parts<P> {
+    fn as_ref(&self) -> &[Part<P>] {
+        self
     }
 }
 

@@ -1,5 +1,6 @@
 //! Pools, parts, and the record of a queue.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use cmid_proto::datapath::{
@@ -46,26 +47,33 @@ fn a_pool_gets_its_blocks_back_from_every_thread() {
     assert_eq!(Pd.pool(vec![0; 9], 3, cmid_proto::datapath::Access::empty()).unwrap().block_len(), 3);
 }
 
+fn place(part: &Part<Piece>, writes: bool) -> Result<Range<usize>, PostReason> {
+    part.place(writes).map(|(_, range)| range)
+}
+
 #[test]
 fn a_part_knows_its_range_and_what_is_wrong_with_it() {
     let pool = pool(3);
     let part = |range| pool.take().unwrap().part(range);
-    assert_eq!((part(2..5).len(), part(2..5).range(), part(8..8).check(true)), (3, 2..5, Ok(())));
+    assert_eq!((part(2..5).len(), part(2..5).range(), place(&part(8..8), true)), (3, 2..5, Ok(8..8)));
     let beyond = Err(PostReason::OutOfRange { len: Length::new(8) });
     for range in [0..9, 9..9, 0..usize::MAX, usize::MAX..usize::MAX, 1 << 32..1 << 32] {
-        assert_eq!((part(range.clone()).check(false), part(range).len()), (beyond, 0));
+        assert_eq!((place(&part(range.clone()), false), part(range).len()), (beyond.clone(), 0));
     }
     #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
     for range in [5..2, usize::MAX..0] {
-        assert_eq!(part(range).check(false), Err(PostReason::ReversedRange));
+        assert_eq!(place(&part(range), false), Err(PostReason::ReversedRange));
     }
     let shared = Arc::new(pool.take().unwrap());
     let mut part = Part::shared(Arc::clone(&shared), 1..4);
-    assert_eq!((part.check(false), part.check(true)), (Ok(()), Err(PostReason::SharedBlock)));
+    assert_eq!((place(&part, false), place(&part, true)), (Ok(1..4), Err(PostReason::SharedBlock)));
     assert_eq!((part.range(), part.block_mut().is_none()), (1..4, true));
     assert_eq!(format!("{part:?}"), "Part { range: 1..4, is_shared: true }");
+    assert_eq!(part.block().len(), 8);
     assert!(part.into_block().is_none());
-    assert_eq!(Part::from(Arc::clone(&shared)).range(), 0..8);
+    let whole = Parts::from(Arc::clone(&shared));
+    assert_eq!(format!("{whole:?}"), "[Part { range: 0..8, is_shared: true }]");
+    assert!(whole.into_block().is_none());
     drop(shared);
     // The block forgets the range of its last part.
     assert_eq!(Part::from(pool.take().unwrap().part(1..2).into_block().unwrap()).range(), 0..8);

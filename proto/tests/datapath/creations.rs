@@ -3,9 +3,12 @@
 use cmid_proto::Errno;
 use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{
-    Caps, CreateCall, CreateError, CreateReason, DeviceName, Maxima, OfDevice, PostCall, PostError, PostReason, SrqCaps,
+    Caps, CreateCall, CreateError, CreateReason, DeviceName, DrainError, Maxima, ModifyError, ModifyReason, OfDevice,
+    PostCall, PostError, PostReason, SrqCaps, Unpolled, Unposted,
 };
-use cmid_proto::memory;
+use cmid_proto::memory::{self, MemoryError, MemoryReason, MemoryRequest, MemoryTarget};
+
+use crate::device::Piece;
 
 const MAXIMA: Maxima = Maxima { qp_wr: 64, sge: 4, inline: 100, cqe: 128, comp_vectors: 2, srq_wr: 32, srq_sge: 3 };
 
@@ -107,4 +110,31 @@ fn a_name_is_kept_up_to_16_bytes() {
         ("rocep129s0f0np0x".into(), "rocep129s0f0n...".into())
     );
     assert_eq!((kept(""), kept("a b\u{e9}\n")), (String::new(), "a?b???".into()));
+}
+
+#[test]
+fn an_attach_closure_returns_each_error_of_the_data_path_with_its_reason() {
+    let post = PostError::new(PostCall::Recv, 7, PostReason::EmptyBatch);
+    let modify = ModifyError { num: 7, reason: ModifyReason::IsDatagram };
+    let memory: MemoryError = memory::MemoryRefused {
+        request: MemoryRequest::Register,
+        target: MemoryTarget::Mr(None),
+        reason: MemoryReason::NoBlock,
+    }
+    .into();
+    let unposted = || Unposted::<Piece> { error: post, blocks: None };
+    for (error, reason) in [
+        (CreateError::from(post), CreateReason::Post(post)),
+        (unposted().into(), CreateReason::Post(post)),
+        (modify.into(), CreateReason::Modify(modify)),
+        ((vec![0_u8], memory).into(), CreateReason::Register(memory)),
+        (Errno::ENOMEM.into(), CreateReason::Device(Errno::ENOMEM)),
+    ] {
+        assert_eq!((error.call(), error.reason()), (None, reason));
+    }
+    assert_eq!((PostError::from(unposted()), Errno::from(unposted())), (post, post.errno()));
+    assert_eq!((unposted().to_string(), format!("{:?}", unposted())), (post.to_string(), format!("{post:?}")));
+    assert_eq!(Errno::from(modify), Errno::EINVAL);
+    assert_eq!(Errno::from(DrainError::TimedOut(Unpolled::default())), Errno::ETIMEDOUT);
+    assert_eq!(Errno::from(DrainError::Device(Errno::EIO)), Errno::EIO);
 }

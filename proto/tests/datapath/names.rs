@@ -1,6 +1,9 @@
 //! Every number of libibverbs has its name.
 
-use cmid_proto::datapath::{AsyncEventKind, Completion, QpState, WcFlags, WcOpcode, WcStatus};
+use cmid_proto::datapath::{
+    AsyncEventKind, Completion, CreateCall, GidKind, LinkLayer, OfDevice, OfPd, PortAttrs, PortGid, PortState, QpAttr,
+    QpState, WcFlags, WcOpcode, WcStatus,
+};
 
 fn names<T: ToString>(numbers: std::ops::Range<u32>, of: fn(u32) -> T) -> Vec<String> {
     numbers.map(|number| of(number).to_string()).collect()
@@ -83,4 +86,32 @@ fn a_completion_says_whether_it_succeeded_and_has_a_header() {
     assert!(done.is_success() && done.has_grh());
     let failed = Completion { status: WcStatus::WR_FLUSH_ERR, flags: WcFlags::empty(), ..done };
     assert!(!failed.is_success() && !failed.has_grh());
+}
+
+#[test]
+fn states_of_a_port() {
+    assert_eq!(names(0..6, PortState), ["port state 0", "DOWN", "INIT", "ARMED", "ACTIVE", "port state 5"]);
+    let known = PortAttrs::in_state(PortState::DOWN);
+    assert_eq!((known.state, known.active_mtu, known.link_layer), (PortState::DOWN, 0, LinkLayer::Unspecified));
+}
+
+#[test]
+fn the_gid_of_an_ipv4_address_is_that_address() {
+    let gid = |gid| PortGid { index: 0, gid, kind: GidKind::RoceV2, net_device: None }.ip().to_string();
+    assert_eq!(gid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 99, 0, 1]), "10.99.0.1");
+    assert_eq!(gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]), "fe80::7");
+}
+
+#[test]
+fn objects_and_attributes() {
+    let of_device = [OfDevice::Pd, OfDevice::SendCq, OfDevice::RecvCq, OfDevice::Srq, OfDevice::CompChannel];
+    assert_eq!(
+        of_device.map(|of| of.to_string()),
+        ["the PD", "the CQ of sends", "the CQ of receives", "the SRQ", "the completion channel"]
+    );
+    assert_eq!([OfPd::Mr, OfPd::Ah, OfPd::Mw].map(|of| of.to_string()), ["the MR", "the address handle", "the window"]);
+    let attrs = [QpAttr::MinRnrTimer, QpAttr::Timeout, QpAttr::RetryCount, QpAttr::RnrRetry];
+    assert_eq!(attrs.map(|attr| attr.to_string()), ["min_rnr_timer", "timeout", "retry_count", "rnr_retry"]);
+    let calls = [CreateCall::AllocMw, CreateCall::CreateAh, CreateCall::AsyncEvents, CreateCall::ResizeCq];
+    assert_eq!(calls.map(|call| call.to_string()), ["alloc_mw", "create_ah", "async_events", "resize"]);
 }

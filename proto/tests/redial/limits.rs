@@ -126,3 +126,30 @@ fn every_wait_has_an_end_whatever_the_limits_are() {
         }
     }
 }
+
+#[test]
+fn the_default_limits_call_for_a_minute_and_the_reasons_to_give_up_have_words() {
+    let (mut redial, mut calls) = (new(RedialLimits::default()), 0);
+    let reason = loop {
+        let (now, todo) = due(&mut redial);
+        assert!(matches!(todo, Todo::Dial { .. }), "{todo:?}");
+        calls += 1;
+        match redial.failed(Cause::Heals, now, 0) {
+            Todo::Wait { .. } => {}
+            Todo::GiveUp(reason) => break reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((12..=30).contains(&calls), "{calls} calls in a minute, the later ones 2.5 to 5 s apart");
+    let reasons = [reason, GivenUp::Refused, GivenUp::Unfit, GivenUp::Attempts, GivenUp::Stopped];
+    assert_eq!(
+        reasons.map(|reason| reason.to_string()),
+        [
+            "the time limit has passed",
+            "the peer has refused",
+            "the call cannot succeed as it is",
+            "the limit on attempts is reached",
+            "stopped"
+        ]
+    );
+}

@@ -114,7 +114,7 @@ impl datapath::Piece for Piece {
 
 /// Returns the range of a part that was checked, for a queue of this domain. Its bytes are flushed.
 pub(super) fn sge(part: &Part<Piece>, pd: Option<PdNo>) -> Option<Sge<'_, Mr>> {
-    let (piece, range) = (part.block().piece()?, part.range());
+    let (piece, range) = part.place(false).ok()?;
     piece.flush();
     Some(Sge { mr: piece.mr(pd)?, offset: piece.offset + range.start, len: range.end.checked_sub(range.start) })
 }
@@ -126,7 +126,7 @@ pub(super) fn sges(parts: &[Part<Piece>], pd: Option<PdNo>) -> Vec<Sge<'_, Mr>> 
 
 /// Checks the parts of a request. The device writes to them if `writes`.
 pub(super) fn check(parts: &[Part<Piece>], writes: bool) -> Result<(), PostReason> {
-    parts.iter().try_for_each(|part| part.check(writes))
+    parts.iter().try_for_each(|part| part.place(writes).map(drop))
 }
 
 /// Where the blocks of a request with these flags go.

@@ -126,7 +126,7 @@ impl Qp {
         part: Part<Piece>,
         access: Access,
     ) -> Result<(), (PostReason, Option<Part<Piece>>)> {
-        let checked = part.check(access.lets_peers_write());
+        let checked = part.place(access.lets_peers_write()).map(drop);
         let posted = checked.and_then(|()| {
             let Sge { mr, offset, len } = blocks::sge(&part, self.pd().ok()).ok_or(PostReason::NotRegistered)?;
             self.bind_window(wr_id, mw, mr, offset..offset + len.unwrap_or_default(), access)

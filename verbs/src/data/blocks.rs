@@ -3,12 +3,11 @@
 use core::iter;
 
 use cmid_proto::datapath::{
-    BatchError, Caps, Completion, Lent, Part, Parts, PostCall, PostReason, QueuePair as _, Returns, SendFlags, SendOp,
-    SendWr, Unposted,
+    BatchError, Caps, Completion, Lent, Parts, PostCall, PostReason, Returns, SendFlags, SendWr, Unposted,
 };
 
 use crate::accounting::wr_ring::Cursor;
-use crate::data::piece::{check, sge, sges};
+use crate::data::staging::Stopped;
 use crate::data::{Ah, Piece, Qp, QpInner};
 
 /// The blocks that the requests of a QP have.
@@ -79,13 +78,11 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(result: Result<usize, BatchError>, all: usize) -> Self {
+    fn of(result: Result<usize, Stopped>, all: usize) -> Self {
         match result {
             Ok(posted) => Counts { posted, filed: posted },
-            Err(BatchError { posted, error }) => {
-                let filed = if matches!(error.reason(), PostReason::Device(_)) { all } else { posted };
-                Counts { posted, filed }
-            }
+            Err(Stopped { posted, reason: PostReason::Device(_) }) => Counts { posted, filed: all },
+            Err(Stopped { posted, .. }) => Counts { posted, filed: posted },
         }
     }
 }
@@ -123,13 +120,9 @@ impl Qp {
     #[inline(always)]
     pub(super) fn send_blocks(&mut self, request: SendWr<'_, Parts<Piece>, Ah>) -> Result<(), Unposted<Piece>> {
         let SendWr { wr_id, op, sges: parts, flags } = request;
-        let posted = match (self.sends().check_room(1), &*parts) {
-            (Ok(()), [part]) => match sge(part, self.pd, op.writes_locally()) {
-                Ok(sge) => self.post_one(wr_id, op, sge, flags),
-                Err(reason) => Err(reason),
-            },
-            (Ok(()), parts) => self.send_several(wr_id, op, parts, flags),
-            (Err(reason), _) => Err(reason),
+        let posted = match self.sends().check_room(1) {
+            Ok(()) => self.post_named(wr_id, op, &parts, flags),
+            Err(reason) => Err(reason),
         };
         match posted {
             Ok(()) => {
@@ -140,25 +133,11 @@ impl Qp {
         }
     }
 
-    fn send_several(
-        &mut self,
-        wr_id: u64,
-        op: SendOp<'_, Ah>,
-        parts: &[Part<Piece>],
-        flags: SendFlags,
-    ) -> Result<(), PostReason> {
-        self.post_ranges(wr_id, op, &sges(parts, self.pd, op.writes_locally())?, flags)
-    }
-
     #[inline(always)]
     pub(super) fn recv_blocks(&mut self, wr_id: u64, parts: Parts<Piece>) -> Result<(), Unposted<Piece>> {
-        let posted = match (self.recvs().check_room(1), &*parts) {
-            (Ok(()), [part]) => match sge(part, self.pd, true) {
-                Ok(sge) => self.post_receive(wr_id, &[sge]),
-                Err(reason) => Err(reason),
-            },
-            (Ok(()), parts) => self.recv_several(wr_id, parts),
-            (Err(reason), _) => Err(reason),
+        let posted = match self.recvs().check_room(1) {
+            Ok(()) => self.post_receive(wr_id, &parts),
+            Err(reason) => Err(reason),
         };
         match posted {
             Ok(()) => {
@@ -169,43 +148,34 @@ impl Qp {
         }
     }
 
-    fn recv_several(&mut self, wr_id: u64, parts: &[Part<Piece>]) -> Result<(), PostReason> {
-        self.post_receive(wr_id, &sges(parts, self.pd, true)?)
-    }
-
     pub(super) fn send_all_blocks(
         &mut self,
         requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>,
     ) -> Result<usize, BatchError> {
         let all = requests.len();
-        let checked = self
-            .sends()
-            .check_room(all)
-            .and_then(|()| requests.iter().try_for_each(|request| check(&request.sges, request.op.writes_locally())));
-        checked.map_err(|reason| BatchError { posted: 0, error: self.error(PostCall::Send, reason) })?;
-        let pd = self.pd;
-        let posted = self.post_sends(requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| {
-            // The parts are checked.
-            SendWr { wr_id, op, sges: self::sges(sges, pd, op.writes_locally()).unwrap_or_default(), flags }
-        }));
+        let posted = match self.sends().check_room(all) {
+            Ok(()) => self.post_all_named(requests.iter().map(|request| {
+                let &SendWr { wr_id, op, ref sges, flags } = request;
+                SendWr { wr_id, op, sges, flags }
+            })),
+            Err(reason) => Err(reason.into()),
+        };
         let counts = Counts::of(posted, all);
         let lent = requests.drain(..counts.filed).map(|request| (request.wr_id, returns(request.flags), request.sges));
         self.sends().lend(lent, counts);
-        posted
+        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
     }
 
     pub(super) fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let all = requests.len();
-        let checked = self.recvs().check_room(all);
-        let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| check(parts, true)));
-        checked.map_err(|reason| BatchError { posted: 0, error: self.error(PostCall::Recv, reason) })?;
-        let pd = self.pd;
-        let posted =
-            self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts, pd, true).unwrap_or_default())));
+        let posted = match self.recvs().check_room(all) {
+            Ok(()) => self.post_recv_list(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
+            Err(reason) => Err(reason.into()),
+        };
         let counts = Counts::of(posted, all);
         let lent = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
         self.recvs().lend(lent, counts);
-        posted
+        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
     }
 
     pub(super) fn reclaim_blocks(&mut self, completion: &Completion) -> Option<Parts<Piece>> {

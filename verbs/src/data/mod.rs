@@ -31,6 +31,7 @@ mod pd;
 mod piece;
 mod port;
 mod post;
+mod post_checks;
 mod post_list;
 mod protection_domain;
 mod qp;

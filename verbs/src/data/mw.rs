@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, Sge, WcOpcode,
+    CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, WcOpcode,
 };
 use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
 use crate::data::pd::PdUse;
-use crate::data::piece::{Piece, sge};
-use crate::data::ranges;
+use crate::data::piece::Piece;
+use crate::data::ranges::Named as _;
 use crate::data::request::send_request;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
@@ -155,7 +155,7 @@ impl Qp {
             return Err(PostReason::OtherPd(OfPd::Mw));
         }
         let needed = access.needed_to_bind().ok_or(PostReason::NotOfWindow(access))?;
-        let part = ranges::range(self.pd, &memory.sge(range), false)?;
+        let part = memory.sge(range).range(self.pd, false)?;
         let missing = needed.difference(memory.access().unwrap_or(Access::empty()));
         if !missing.is_empty() {
             return Err(PostReason::LacksRight(missing));
@@ -204,10 +204,9 @@ impl Qp {
         part: Part<Piece>,
         access: Access,
     ) -> Result<(), (PostReason, Option<Part<Piece>>)> {
-        let posted = match sge(&part, self.pd, access.lets_peers_write()) {
-            Ok(Sge { mr, offset, len }) => {
-                self.bind_window(wr_id, window, mr, offset..offset + len.unwrap_or_default(), access)
-            }
+        let posted = match part.place(access.lets_peers_write()).and_then(|(piece, range)| piece.of_mr(range, self.pd))
+        {
+            Ok((mr, range)) => self.bind_window(wr_id, window, mr, range, access),
             Err(reason) => Err(reason),
         };
         match posted {

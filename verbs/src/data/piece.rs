@@ -7,11 +7,11 @@ use core::slice;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{self, Memory as _, MemoryRegion as _, Part, Pool, PostReason, Remote, Sge};
+use cmid_proto::datapath::{self, Memory as _, MemoryRegion as _, OfPd, Pool, PostReason, Remote};
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
-use smallvec::SmallVec;
 
 use crate::data::{Access, Buffer, Mr, Pd};
+use crate::ffi::ibv_sge;
 
 /// The memory of a block: a part of a buffer that only its pool uses, with a registration on each PD of the pool.
 ///
@@ -31,6 +31,9 @@ pub struct Piece {
     len: usize,
     /// The first byte, as an offset into the MRs.
     offset: usize,
+    /// The name of the first PD, and the key there.
+    pd: usize,
+    lkey: u32,
     /// One on each PD.
     mrs: Arc<[Mr]>,
 }
@@ -81,15 +84,24 @@ impl Piece {
     /// Creates the piece of a range that no other piece has.
     fn of(mrs: &Arc<[Mr]>, offset: usize, len: usize) -> Result<Self, MemoryError> {
         let mr = mrs.first().ok_or(MemoryError::register(Errno::EINVAL, len, None))?;
-        Ok(Piece { start: mr.at(offset), len, offset, mrs: Arc::clone(mrs) })
+        Ok(Piece { start: mr.at(offset), len, offset, pd: mr.source, lkey: mr.lkey(), mrs: Arc::clone(mrs) })
     }
 
-    /// Returns the MR on a PD; another one if there is none, which the post refuses.
+    /// Returns a range inside it for a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)).
+    pub(super) fn range(&self, range: Range<usize>, pd: usize) -> Result<ibv_sge, PostReason> {
+        let lkey = if self.pd == pd { self.lkey } else { self.mr(pd)?.lkey() };
+        let addr = self.start.as_ptr().expose_provenance() + range.start;
+        Ok(ibv_sge { addr: addr as u64, length: (range.end - range.start) as u32, lkey })
+    }
+
+    /// Returns a range inside it as one of its MR on a PD.
+    pub(super) fn of_mr(&self, range: Range<usize>, pd: usize) -> Result<(&Mr, Range<usize>), PostReason> {
+        Ok((self.mr(pd)?, self.offset + range.start..self.offset + range.end))
+    }
+
+    #[cold]
     fn mr(&self, pd: usize) -> Result<&Mr, PostReason> {
-        match self.mrs.first() {
-            Some(mr) if mr.source == pd => Ok(mr),
-            first => self.mrs.iter().find(|mr| mr.source == pd).or(first).ok_or(PostReason::NotRegistered),
-        }
+        self.mrs.iter().find(|mr| mr.source == pd).ok_or(PostReason::OtherPd(OfPd::Mr))
     }
 }
 
@@ -115,30 +127,6 @@ impl datapath::Piece for Piece {
         let mr = self.mrs.first();
         mr.map_or(Remote { addr: 0, rkey: 0 }, |mr| mr.remote(self.offset.wrapping_add(offset)))
     }
-}
-
-/// Returns the range of a part for a post to a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)). The device
-/// writes to it if `writes`.
-pub(super) fn sge(part: &Part<Piece>, pd: usize, writes: bool) -> Result<Sge<'_, Mr>, PostReason> {
-    part.check(writes)?;
-    let (piece, range) = (part.block().piece().ok_or(PostReason::NotRegistered)?, part.range());
-    Ok(Sge { mr: piece.mr(pd)?, offset: piece.offset + range.start, len: Some(range.end - range.start) })
-}
-
-/// The ranges of one request.
-pub(super) type Sges<'a> = SmallVec<[Sge<'a, Mr>; 1]>;
-
-/// Returns the ranges of several parts.
-pub(super) fn sges(parts: &[Part<Piece>], pd: usize, writes: bool) -> Result<Sges<'_>, PostReason> {
-    match parts {
-        [part] => Ok(Sges::from_buf([sge(part, pd, writes)?])),
-        parts => parts.iter().map(|part| sge(part, pd, writes)).collect(),
-    }
-}
-
-/// Checks the parts of a request. The device writes to them if `writes`.
-pub(super) fn check(parts: &[Part<Piece>], writes: bool) -> Result<(), PostReason> {
-    parts.iter().try_for_each(|part| part.check(writes))
 }
 
 impl fmt::Debug for Piece {

@@ -5,23 +5,23 @@
 //!
 //! The QP is alive and of the kind that the request needs (`check_op`). The provider copies the request, its ranges and
 //! inline data before the posting call returns. The memory that the request names belongs to the PD of the QP
-//! (`range`). It is borrowed during the call, and pinned after it if the device or the provider still accesses it (see
-//! `Mr`). If the request writes to it, it is writable. An address handle is borrowed during the call. It is of the same
+//! (`Named`). It is borrowed during the call, and after it, if the device or the provider still accesses it, an MR is
+//! pinned (see `Mr`), and a block belongs to the request (see `Piece`). If the request writes to it, it is writable. An address handle is borrowed during the call. It is of the same
 //! PD, and so of the same device (`check_op`).
 
 use core::ops::Range;
 use core::ptr;
 
+use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    BatchError, Caps, Completion, ModifyError, OfPd, Part, Parts, PostCall, PostError, PostReason, QpAttrs, QpState,
+    BatchError, Caps, Completion, ModifyError, Part, Parts, PostCall, PostError, PostReason, QpAttrs, QpState,
     QueuePair, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted,
 };
 use cmid_proto::memory::Access;
-use cmid_proto::{Errno, Transport};
 
 use crate::accounting::wr_ring::Filing;
-use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys, range, ranges};
-use crate::data::request::{check_atomic, is_of_iwarp, kind_of, send_request};
+use crate::data::ranges::{Named, Sges, add_empty, pinned_key, pinned_keys, ranges};
+use crate::data::request::{kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
 use crate::data::{Ah, Mr, Mw, Piece, Qp};
@@ -72,12 +72,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let SendWr { wr_id, op, sges, flags } = request;
-        let posted = match sges.as_ref() {
-            // The usual case, without a loop.
-            [sge] => self.post_one(wr_id, op, *sge, flags),
-            sges => self.post_ranges(wr_id, op, sges, flags),
-        };
-        match posted {
+        match self.post_named(wr_id, op, sges.as_ref(), flags) {
             Ok(()) => Ok(()),
             Err(reason) => Err(self.error(PostCall::Send, reason)),
         }
@@ -89,16 +84,8 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        let posted = match self.open_send() {
-            Err(reason) => Err(reason.into()),
-            Ok(()) => match self.wr_api {
-                // Separate loops: in each the kind of the QP is a constant.
-                Some(api) if self.is_datagram => self.post_batch(api, true, requests),
-                Some(api) => self.post_batch(api, false, requests),
-                None => self.post_list(requests),
-            },
-        };
-        posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(PostCall::Send, reason) })
+        let posted = self.post_all_named::<Sge<'a, Mr>, L>(requests.into_iter());
+        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
     }
 
     #[inline(always)]
@@ -117,9 +104,8 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        self.open_recv();
-        let posted = self.post_recv_list(requests);
-        posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(PostCall::Recv, reason) })
+        let posted = self.post_recv_list::<Sge<'a, Mr>, L>(requests.into_iter());
+        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
     }
 
     fn post_bind(
@@ -177,18 +163,18 @@ impl QueuePair for Qp {
 
 impl Qp {
     #[inline(always)]
-    pub(super) fn post_receive(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
+    pub(super) fn post_receive(&mut self, wr_id: u64, named: &[impl Named]) -> Result<(), PostReason> {
         let mut one;
         let mut list;
-        let (token, sg_list, num_sge) = match sges {
-            [sge] => {
-                let sge = self.recv_range(sge)?;
+        let (token, sg_list, num_sge) = match named {
+            [one_named] => {
+                let sge = self.recv_range(one_named)?;
                 let token = self.file_recv_one(wr_id, pinned_key(&sge, false))?;
                 one = sge;
                 (token, &raw mut one, self.count(&sge))
             }
-            sges => {
-                list = self.recv_ranges(sges)?;
+            named => {
+                list = self.recv_ranges(named)?;
                 let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
                 add_empty(&mut list, self.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
@@ -208,14 +194,24 @@ impl Qp {
         }
     }
 
+    /// Posts a request of the send queue that names this memory.
     #[inline(always)]
-    pub(super) fn post_one(
+    pub(super) fn post_named(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
-        sge: Sge<'_, Mr>,
+        named: &[impl Named],
         flags: SendFlags,
     ) -> Result<(), PostReason> {
+        match named {
+            // The usual case, without a loop.
+            [one] => self.post_one(wr_id, op, one.range(self.pd, op.writes_locally())?, flags),
+            several => self.post_ranges(wr_id, op, several, flags),
+        }
+    }
+
+    #[inline(always)]
+    fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: ibv_sge, flags: SendFlags) -> Result<(), PostReason> {
         // See `check_op`.
         let api = match op {
             SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
@@ -231,7 +227,7 @@ impl Qp {
         let Some(api) = api else { return self.post_one_classic(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
-        let (sge, is_inline) = self.checked(&op, &sge)?;
+        let is_inline = self.check_one(&op, &sge)?;
         let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op))?;
         // SAFETY: see `SAFETY OF POSTING`.
         unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
@@ -245,11 +241,10 @@ impl Qp {
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
-        sge: Sge<'_, Mr>,
+        mut sge: ibv_sge,
         flags: SendFlags,
     ) -> Result<(), PostReason> {
         self.check_op(&op)?;
-        let mut sge = range(self.pd, &sge, op.writes_locally())?;
         self.check_len(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
@@ -262,24 +257,24 @@ impl Qp {
         self.settle(answer)
     }
 
-    /// Returns the only range of a request, and whether the post copies it.
+    /// Checks the only range of a request. Returns whether the post copies it.
     #[inline(always)]
-    fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), PostReason> {
+    fn check_one(&self, op: &SendOp<'_, Ah>, sge: &ibv_sge) -> Result<bool, PostReason> {
         self.check_reads(op)?;
-        let sge = range(self.pd, sge, op.writes_locally())?;
         self.check_len(op, u64::from(sge.length))?;
-        Ok((sge, self.inlines(op, u64::from(sge.length))))
+        Ok(self.inlines(op, u64::from(sge.length)))
     }
 
-    pub(super) fn post_ranges(
+    fn post_ranges(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
-        sges: &[Sge<'_, Mr>],
+        named: &[impl Named],
         flags: SendFlags,
     ) -> Result<(), PostReason> {
         self.open_send()?;
-        let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, flags, sges)?;
+        let Filed { token, mut sges, is_inline } =
+            self.file_ranges(&mut self.send.batch(), wr_id, &op, flags, named)?;
         let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
@@ -297,12 +292,37 @@ impl Qp {
         Ok(())
     }
 
+    /// Posts a batch to the send queue.
+    #[inline(always)]
+    pub(super) fn post_all_named<'a, R, L>(
+        &mut self,
+        requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+    ) -> Result<usize, Stopped>
+    where
+        L: AsRef<[R]>,
+        R: Named,
+        Ah: 'a,
+    {
+        self.open_send()?;
+        match self.wr_api {
+            // Separate loops: in each the kind of the QP is a constant.
+            Some(api) if self.is_datagram => self.post_batch(api, true, requests),
+            Some(api) => self.post_batch(api, false, requests),
+            None => self.post_list(requests),
+        }
+    }
+
     /// Posts a batch by the extended calls. Nothing is posted if a request is refused, because the batch is dropped.
     #[inline(always)]
-    fn post_batch<'a, L, I>(&mut self, api: WrApi, is_datagram: bool, requests: I) -> Result<usize, Stopped>
+    fn post_batch<'a, R, L>(
+        &mut self,
+        api: WrApi,
+        is_datagram: bool,
+        requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+    ) -> Result<usize, Stopped>
     where
-        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
-        L: AsRef<[Sge<'a, Mr>]>,
+        L: AsRef<[R]>,
+        R: Named,
         Ah: 'a,
     {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
@@ -310,17 +330,18 @@ impl Qp {
         let (mut count, mut filing) = (0, self.send.batch());
         for SendWr { wr_id, op, sges, flags } in requests {
             match sges.as_ref() {
-                [sge] => {
+                [one] => {
                     self.check_kind(&op, is_datagram)?;
-                    let (sge, is_inline) = self.checked(&op, sge)?;
+                    let sge = one.range(self.pd, op.writes_locally())?;
+                    let is_inline = self.check_one(&op, &sge)?;
                     let Some(token) = filing.file_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op)) else {
                         return Err(self.send_refusal().into());
                     };
                     // SAFETY: see `SAFETY OF POSTING`.
                     unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
                 }
-                sges => {
-                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges)?;
+                several => {
+                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, several)?;
                     // SAFETY: see `SAFETY OF POSTING`.
                     unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
                 }
@@ -352,10 +373,10 @@ impl Qp {
         wr_id: u64,
         op: &SendOp<'_, Ah>,
         flags: SendFlags,
-        sges: &[Sge<'_, Mr>],
+        named: &[impl Named],
     ) -> Result<Filed, PostReason> {
         self.check_op(op)?;
-        let sges = ranges(self.pd, sges, self.inner.requested().max_send_sge, op.writes_locally())?;
+        let sges = ranges(self.pd, named, self.inner.requested().max_send_sge, op.writes_locally())?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         self.check_len(op, len)?;
         let is_inline = self.inlines(op, len);
@@ -364,67 +385,5 @@ impl Qp {
             filing.file(wr_id, &keys, kind).ok_or_else(|| self.send_refusal())?
         };
         Ok(Filed { token, sges, is_inline })
-    }
-
-    /// Refuses an operation of the other kind of QP: the provider would follow the pointer of an address handle that is
-    /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
-    fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
-        self.check_kind(op, self.is_datagram)?;
-        if self.is_iwarp && !is_of_iwarp(op) {
-            return Err(PostReason::NotOfTransport(Transport::Iwarp));
-        }
-        self.check_reads(op)
-    }
-
-    /// Refuses a length that the operation does not have.
-    #[inline(always)]
-    fn check_len(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
-        if let SendOp::SendTo(_) | SendOp::SendToImm(..) = op {
-            return self.inner.check_datagram(len);
-        }
-        check_atomic(op, len)
-    }
-
-    /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
-    fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
-        if op.writes_locally() && self.refuses_reads { Err(PostReason::NoReads) } else { Ok(()) }
-    }
-
-    /// As `check_op`, where the kind of the QP is a constant.
-    fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), PostReason> {
-        let refusal = match op {
-            SendOp::SendTo(_) | SendOp::SendToImm(..) if !is_datagram => PostReason::IsConnected,
-            SendOp::SendTo(to) | SendOp::SendToImm(to, _) if !to.ah.is_of(&self.inner.pd) => {
-                PostReason::OtherPd(OfPd::Ah)
-            }
-            SendOp::SendTo(_) | SendOp::SendToImm(..) => return Ok(()),
-            SendOp::Send
-            | SendOp::SendImm(_)
-            | SendOp::SendInvalidate(_)
-            | SendOp::Write(_)
-            | SendOp::WriteImm(..)
-            | SendOp::Read(_)
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. }
-                if is_datagram =>
-            {
-                PostReason::IsDatagram
-            }
-            SendOp::Send
-            | SendOp::SendImm(_)
-            | SendOp::SendInvalidate(_)
-            | SendOp::Write(_)
-            | SendOp::WriteImm(..)
-            | SendOp::Read(_)
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => return Ok(()),
-        };
-        Err(refusal)
-    }
-
-    /// Whether the post copies the bytes.
-    fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
-        // 0 wraps around: an empty range is not inlined.
-        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)
     }
 }

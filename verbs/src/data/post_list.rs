@@ -2,23 +2,24 @@
 
 use core::ptr;
 
-use cmid_proto::datapath::{PostReason, SendWr, Sge};
+use cmid_proto::datapath::{PostReason, SendWr};
 
 use crate::accounting::kind::Kind;
 use crate::data::post::Filed;
-use crate::data::ranges::{add_empty, pinned_key, pinned_keys};
+use crate::data::ranges::{Named, add_empty, pinned_key, pinned_keys};
 use crate::data::request::send_request;
 use crate::data::staging::{Staging, Stopped};
-use crate::data::{Ah, Mr, Qp};
+use crate::data::{Ah, Qp};
 use crate::ffi::ibv_send_wr;
 
 impl Qp {
     /// Posts a batch of receives.
-    pub(super) fn post_recv_list<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
+    pub(super) fn post_recv_list<R, L>(&mut self, requests: impl Iterator<Item = (u64, L)>) -> Result<usize, Stopped>
     where
-        I: IntoIterator<Item = (u64, L)>,
-        L: AsRef<[Sge<'a, Mr>]>,
+        L: AsRef<[R]>,
+        R: Named,
     {
+        self.open_recv();
         let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
@@ -62,10 +63,13 @@ impl Qp {
     }
 
     /// Posts a batch by ibv_post_send(3).
-    pub(super) fn post_list<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
+    pub(super) fn post_list<'a, R, L>(
+        &mut self,
+        requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+    ) -> Result<usize, Stopped>
     where
-        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
-        L: AsRef<[Sge<'a, Mr>]>,
+        L: AsRef<[R]>,
+        R: Named,
         Ah: 'a,
     {
         let caps = *self.inner.requested();

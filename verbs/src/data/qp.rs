@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Caps, PostCall, PostError, PostReason, QpState};
+use cmid_proto::datapath::{BatchError, Caps, PostCall, PostError, PostReason, QpState};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::kind::Kind;
@@ -19,7 +19,7 @@ use crate::data::datagram_limit::DatagramLimit;
 use crate::data::pd::PdUse;
 use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
-use crate::data::staging::Staging;
+use crate::data::staging::{Staging, Stopped};
 use crate::data::wr_api::{PostCalls, WrApi};
 use crate::errno;
 use crate::ffi::{
@@ -208,6 +208,12 @@ impl Qp {
     #[cold]
     pub(super) fn error(&self, call: PostCall, reason: PostReason) -> PostError {
         PostError::new(call, self.inner.qp_num(), reason)
+    }
+
+    /// Returns the error of a batch.
+    #[cold]
+    pub(super) fn stopped(&self, call: PostCall, Stopped { posted, reason }: Stopped) -> BatchError {
+        BatchError { posted, error: self.error(call, reason) }
     }
 
     /// Returns the token of the next send; opens its queue if this is the first one.

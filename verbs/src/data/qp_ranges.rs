@@ -1,15 +1,15 @@
 //! The ranges of the work requests of a QP.
 
-use cmid_proto::datapath::{PostReason, Sge};
+use cmid_proto::datapath::PostReason;
 
-use crate::data::ranges::{Sges, range, ranges};
-use crate::data::{Mr, Qp};
+use crate::data::Qp;
+use crate::data::ranges::{Named, Sges, ranges};
 use crate::ffi::ibv_sge;
 
 impl Qp {
     /// Checks and converts the only range of a receive.
-    pub(super) fn recv_range(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
-        match range(self.pd, sge, true) {
+    pub(super) fn recv_range(&self, named: &impl Named) -> Result<ibv_sge, PostReason> {
+        match named.range(self.pd, true) {
             Ok(sge) if sge.length == 0 || self.inner.requested().max_recv_sge > 0 => Ok(sge),
             other => Err(self.recv_refused(other)),
         }
@@ -26,8 +26,8 @@ impl Qp {
     }
 
     /// Checks and converts the ranges of a receive.
-    pub(super) fn recv_ranges(&self, sges: &[Sge<'_, Mr>]) -> Result<Sges, PostReason> {
-        let ranges = ranges(self.pd, sges, self.inner.requested().max_recv_sge, true);
+    pub(super) fn recv_ranges(&self, named: &[impl Named]) -> Result<Sges, PostReason> {
+        let ranges = ranges(self.pd, named, self.inner.requested().max_recv_sge, true);
         ranges.map_err(|reason| if self.inner.srq.is_some() { PostReason::HasSrq } else { reason })
     }
 

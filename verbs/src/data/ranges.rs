@@ -1,24 +1,40 @@
 //! The ranges of a work request.
 
-use cmid_proto::datapath::{Length, OfPd, PostReason, Sge};
+use cmid_proto::datapath::{Length, OfPd, Part, PostReason, Sge};
 use smallvec::SmallVec;
 
 use crate::accounting::wr_ring::NO_KEY;
-use crate::data::Mr;
+use crate::data::{Mr, Piece};
 use crate::ffi::ibv_sge;
+
+/// Memory that a work request names: a range of an MR, or a part of a block.
+pub(super) trait Named {
+    /// Checks and converts it for a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)). The device reads from
+    /// it; if `writes`, the device or its provider writes to it.
+    fn range(&self, pd: usize, writes: bool) -> Result<ibv_sge, PostReason>;
+}
 
 /// The non-empty ranges of a work request. Some devices interpret a length of 0 as 2 GiB.
 pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 
-/// Checks and converts a range that the device reads from, or, if `writes`, that the device or its provider writes to. It
-/// must be of the PD of the queue, so that work in flight there pins it (in_flight.rs). One that is written to must be
-/// writable: not every provider checks the key.
-#[inline(always)]
-pub(super) fn range(pd: usize, sge: &Sge<'_, Mr>, writes: bool) -> Result<ibv_sge, PostReason> {
-    let own = if writes { sge.mr.target } else { sge.mr.source };
-    match sge.mr.ibv_sge(sge) {
-        Some(range) if own == pd => Ok(range),
-        _ => Err(reason(sge.mr, sge.offset, sge.len, pd, writes)),
+impl Named for Sge<'_, Mr> {
+    /// It must be of the PD of the queue, so that work in flight there pins it (in_flight.rs). One that is written to must
+    /// be writable: not every provider checks the key.
+    #[inline(always)]
+    fn range(&self, pd: usize, writes: bool) -> Result<ibv_sge, PostReason> {
+        let own = if writes { self.mr.target } else { self.mr.source };
+        match self.mr.ibv_sge(self) {
+            Some(range) if own == pd => Ok(range),
+            _ => Err(reason(self.mr, self.offset, self.len, pd, writes)),
+        }
+    }
+}
+
+impl Named for Part<Piece> {
+    /// The request has the block, and so the registrations of its memory.
+    fn range(&self, pd: usize, writes: bool) -> Result<ibv_sge, PostReason> {
+        let (piece, range) = self.place(writes)?;
+        piece.range(range, pd)
     }
 }
 
@@ -44,10 +60,10 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
 }
 
 /// Converts the ranges that are not empty.
-pub(super) fn ranges(pd: usize, sges: &[Sge<'_, Mr>], max: u32, writes: bool) -> Result<Sges, PostReason> {
+pub(super) fn ranges(pd: usize, named: &[impl Named], max: u32, writes: bool) -> Result<Sges, PostReason> {
     let mut list = Sges::new();
-    for sge in sges {
-        let sge = range(pd, sge, writes)?;
+    for one in named {
+        let sge = one.range(pd, writes)?;
         if sge.length != 0 {
             list.push(sge);
         }
@@ -88,28 +104,28 @@ mod tests {
     fn a_range_that_cannot_be_posted_has_a_reason() {
         let (own, read_only) = (Mr::scripted(8, PD, PD), Mr::scripted(8, PD, 0));
         let (foreign, gone) = (Mr::scripted(8, 128, 128), Mr::scripted(8, 0, 0));
-        assert_eq!((why(range(PD, &own.sge(0..8), false)), why(range(PD, &own.sge(0..8), true))), (None, None));
-        assert_eq!(why(range(PD, &read_only.sge(0..8), false)), None);
-        assert_eq!(why(range(PD, &read_only.sge(0..8), true)), Some(PostReason::ReadOnly));
+        assert_eq!((why(own.sge(0..8).range(PD, false)), why(own.sge(0..8).range(PD, true))), (None, None));
+        assert_eq!(why(read_only.sge(0..8).range(PD, false)), None);
+        assert_eq!(why(read_only.sge(0..8).range(PD, true)), Some(PostReason::ReadOnly));
         for (mr, reason) in [(&foreign, PostReason::OtherPd(OfPd::Mr)), (&gone, PostReason::NotRegistered)] {
             assert_eq!(
-                (why(range(PD, &mr.sge(0..8), false)), why(range(PD, &mr.sge(3..3), true))),
+                (why(mr.sge(0..8).range(PD, false)), why(mr.sge(3..3).range(PD, true))),
                 (Some(reason), Some(reason))
             );
         }
         let beyond = Some(PostReason::OutOfRange { len: Length::new(8) });
         for outside in [0..9, 9..9, 1..usize::MAX, usize::MAX..usize::MAX] {
             assert_eq!(
-                (why(range(PD, &own.sge(outside.clone()), false)), why(range(PD, &own.sge(outside), true))),
+                (why(own.sge(outside.clone()).range(PD, false)), why(own.sge(outside).range(PD, true))),
                 (beyond, beyond)
             );
         }
         #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
         let reversed = own.sge(2..1);
-        assert_eq!(why(range(PD, &reversed, false)), Some(PostReason::ReversedRange));
+        assert_eq!(why(reversed.range(PD, false)), Some(PostReason::ReversedRange));
         let long = Mr::scripted(usize::MAX, PD, PD);
         let len = Length::new(1 << 32);
-        assert_eq!(why(range(PD, &long.sge(0..1 << 32), false)), Some(PostReason::RangeTooLong { len }));
+        assert_eq!(why(long.sge(0..1 << 32).range(PD, false)), Some(PostReason::RangeTooLong { len }));
     }
 
     #[test]

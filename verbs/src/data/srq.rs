@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use core::ptr::{self, NonNull};
-use core::{fmt, iter, mem};
+use core::{fmt, mem};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
@@ -15,8 +15,7 @@ use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
-use crate::data::piece::{check, sges};
-use crate::data::ranges::{add_empty, pinned_key, range, ranges};
+use crate::data::ranges::{Named, add_empty, pinned_key, ranges};
 use crate::data::staging::{Staging, Stopped, answer};
 use crate::data::{Mr, Pd, Piece};
 use crate::errno;
@@ -177,14 +176,13 @@ impl SharedReceiveQueue for Srq {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let posted = self.post_batch(requests);
+        let posted = self.post_batch::<Sge<'a, Mr>, L>(requests.into_iter());
         posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(reason) })
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
         let parts = blocks.into();
-        let posted = self.check_blocks(1, iter::once(&parts)).map_err(NotPosted::from);
-        let posted = posted.and_then(|()| self.post_one(wr_id, &sges(&parts, self.pd, true)?));
+        let posted = self.check_room(1).map_err(NotPosted::from).and_then(|()| self.post_one(wr_id, &parts));
         let (token, returns) = match &posted {
             Ok(token) => (*token, Returns::ByCompletion),
             Err(NotPosted { filed: Some(token), .. }) => (*token, Returns::ToPool),
@@ -197,11 +195,10 @@ impl SharedReceiveQueue for Srq {
     }
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        let checked = self.check_blocks(requests.len(), requests.iter().map(|(_, parts)| parts));
-        checked.map_err(|reason| BatchError { posted: 0, error: self.error(reason) })?;
-        let pd = self.pd;
-        let result =
-            self.post_batch(requests.iter().map(|(wr_id, parts)| (*wr_id, sges(parts, pd, true).unwrap_or_default())));
+        let result = match self.check_room(requests.len()) {
+            Ok(()) => self.post_batch(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
+            Err(reason) => Err(reason.into()),
+        };
         let posted = match &result {
             Ok(posted) | Err(Stopped { posted, .. }) => *posted,
         };
@@ -235,32 +232,27 @@ impl From<PostReason> for NotPosted {
 }
 
 impl Srq {
-    /// Checks the blocks of `count` receives.
-    fn check_blocks<'a>(
-        &mut self,
-        count: usize,
-        mut requests: impl Iterator<Item = &'a Parts<Piece>>,
-    ) -> Result<(), PostReason> {
+    /// Checks that there is room for the blocks of `count` receives.
+    fn check_room(&mut self, count: usize) -> Result<(), PostReason> {
         let slots = self.inner.table.slots();
-        self.blocks.check_room(count, |token| slots.is_over(token))?;
-        requests.try_for_each(|parts| check(parts, true))
+        self.blocks.check_room(count, |token| slots.is_over(token))
     }
 
     /// Posts a receive. Returns its token.
-    fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<u64, NotPosted> {
+    fn post_one(&mut self, wr_id: u64, named: &[impl Named]) -> Result<u64, NotPosted> {
         let mut one;
         let mut list;
-        let (token, sg_list, num_sge) = match sges {
-            [sge] => {
-                one = range(self.pd, sge, true)?;
+        let (token, sg_list, num_sge) = match named {
+            [one_named] => {
+                one = one_named.range(self.pd, true)?;
                 if one.length != 0 && self.inner.requested.max_sge == 0 {
                     return Err(PostReason::TooManyRanges { ranges: 1, max: 0 }.into());
                 }
                 let token = self.cursor.file(wr_id, [pinned_key(&one, false)]);
                 (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
             }
-            sges => {
-                list = ranges(self.pd, sges, self.inner.requested.max_sge, true)?;
+            named => {
+                list = ranges(self.pd, named, self.inner.requested.max_sge, true)?;
                 let token = self.cursor.file(wr_id, list.iter().map(|sge| pinned_key(sge, false)));
                 add_empty(&mut list, self.inner.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
@@ -278,17 +270,17 @@ impl Srq {
         }
     }
 
-    fn post_batch<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
+    fn post_batch<R, L>(&mut self, requests: impl Iterator<Item = (u64, L)>) -> Result<usize, Stopped>
     where
-        I: IntoIterator<Item = (u64, L)>,
-        L: AsRef<[Sge<'a, Mr>]>,
+        L: AsRef<[R]>,
+        R: Named,
     {
         let SrqCaps { max_wr, max_sge } = self.inner.requested;
         // Dropped if a request is refused: the next batch then allocates again.
         let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
         let mut list = staging.begin();
-        for (wr_id, sges) in requests {
-            let mut sges = ranges(self.pd, sges.as_ref(), max_sge, true)?;
+        for (wr_id, named) in requests {
+            let mut sges = ranges(self.pd, named.as_ref(), max_sge, true)?;
             add_empty(&mut sges, self.inner.is_iwarp);
             let request = list.add(&sges)?;
             (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);

@@ -1,0 +1,71 @@
+//! What the posts of the send queue refuse, and what they copy.
+
+use cmid_proto::Transport;
+use cmid_proto::datapath::{OfPd, PostReason, SendOp};
+
+use crate::data::request::{check_atomic, is_of_iwarp};
+use crate::data::{Ah, Qp};
+
+impl Qp {
+    /// Refuses an operation of the other kind of QP: the provider would follow the pointer of an address handle that is
+    /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
+    pub(super) fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
+        self.check_kind(op, self.is_datagram)?;
+        if self.is_iwarp && !is_of_iwarp(op) {
+            return Err(PostReason::NotOfTransport(Transport::Iwarp));
+        }
+        self.check_reads(op)
+    }
+
+    /// Refuses a length that the operation does not have.
+    #[inline(always)]
+    pub(super) fn check_len(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
+        if let SendOp::SendTo(_) | SendOp::SendToImm(..) = op {
+            return self.inner.check_datagram(len);
+        }
+        check_atomic(op, len)
+    }
+
+    /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
+    pub(super) fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
+        if op.writes_locally() && self.refuses_reads { Err(PostReason::NoReads) } else { Ok(()) }
+    }
+
+    /// As `check_op`, where the kind of the QP is a constant.
+    pub(super) fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), PostReason> {
+        let refusal = match op {
+            SendOp::SendTo(_) | SendOp::SendToImm(..) if !is_datagram => PostReason::IsConnected,
+            SendOp::SendTo(to) | SendOp::SendToImm(to, _) if !to.ah.is_of(&self.inner.pd) => {
+                PostReason::OtherPd(OfPd::Ah)
+            }
+            SendOp::SendTo(_) | SendOp::SendToImm(..) => return Ok(()),
+            SendOp::Send
+            | SendOp::SendImm(_)
+            | SendOp::SendInvalidate(_)
+            | SendOp::Write(_)
+            | SendOp::WriteImm(..)
+            | SendOp::Read(_)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. }
+                if is_datagram =>
+            {
+                PostReason::IsDatagram
+            }
+            SendOp::Send
+            | SendOp::SendImm(_)
+            | SendOp::SendInvalidate(_)
+            | SendOp::Write(_)
+            | SendOp::WriteImm(..)
+            | SendOp::Read(_)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. } => return Ok(()),
+        };
+        Err(refusal)
+    }
+
+    /// Whether the post copies the bytes.
+    pub(super) fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
+        // 0 wraps around: an empty range is not inlined.
+        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)
+    }
+}
