@@ -25,16 +25,17 @@ pub(crate) use crate::bindings::{
     ibv_ah_attr, ibv_alloc_pd, ibv_async_event, ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context,
     ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp,
     ibv_create_srq, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq,
-    ibv_destroy_qp, ibv_destroy_srq, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece, ibv_event_type,
-    ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index,
-    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_gid_entry, ibv_global_route, ibv_grh, ibv_moderate_cq,
-    ibv_modify_cq_attr, ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device,
-    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type,
-    ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2,
-    ibv_rereg_mr, ibv_rereg_mr_flags, ibv_resize_cq, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq,
-    ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode,
-    ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
+    ibv_destroy_qp, ibv_destroy_srq, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_ece,
+    ibv_event_type, ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_guid,
+    ibv_get_device_index, ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_gid_entry, ibv_global_route, ibv_grh,
+    ibv_moderate_cq, ibv_modify_cq_attr, ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type,
+    ibv_open_device, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap,
+    ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask,
+    ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp,
+    ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_resize_cq, ibv_send_flags,
+    ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type,
+    ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t,
+    wr_t,
 };
 pub(crate) use crate::bindings::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
@@ -129,6 +130,26 @@ pub(crate) unsafe fn ibv_create_qp_ex(
     };
     // SAFETY: as the caller promises.
     Ok(unsafe { create(context, attr) })
+}
+
+/// The inline function `ibv_query_device_ex` of verbs.h. Returns 0 or an errno.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the provider does not have it.
+///
+/// # Safety
+/// The context is open, and the result has a place.
+pub(crate) unsafe fn ibv_query_device_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_device_attr_ex,
+) -> Result<c_int, cmid_proto::Errno> {
+    // SAFETY: the context is open, and has the field.
+    let query = unsafe {
+        let extended = extended(context, offset_of!(verbs_context, query_device_ex))?;
+        (*extended.as_ptr()).query_device_ex.ok_or(UNSUPPORTED)?
+    };
+    // SAFETY: as the caller promises. The provider fills at most so many bytes; there is no input.
+    Ok(unsafe { query(context, core::ptr::null(), attr, size_of::<ibv_device_attr_ex>()) })
 }
 
 /// The inline function `ibv_modify_cq` of verbs.h. Returns 0 or an errno.

@@ -41,6 +41,8 @@ pub struct DeviceAttrs {
     pub max_mr_size: u64,
     /// How far its atomic operations are atomic.
     pub atomics: Atomics,
+    /// Which work requests may name memory that is registered with [`Access::ON_DEMAND`](super::Access::ON_DEMAND).
+    pub odp: Odp,
 }
 
 impl DeviceAttrs {
@@ -64,7 +66,42 @@ impl DeviceAttrs {
             max_mr: 0,
             max_mr_size: 0,
             atomics: Atomics::None,
+            odp: Odp { implicit: false, rc: OdpOps::empty(), ud: OdpOps::empty() },
         }
+    }
+}
+
+/// What a device does with memory whose pages it fetches on demand (`struct ibv_odp_caps`, ibv_query_device_ex(3)).
+/// Nothing if it has no such support, as the software devices of Linux 6.12.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[doc(alias = "ibv_odp_caps")]
+pub struct Odp {
+    /// Whether one MR can be the whole address space.
+    pub implicit: bool,
+    /// The work requests of connected QPs.
+    pub rc: OdpOps,
+    /// The work requests of datagram QPs.
+    pub ud: OdpOps,
+}
+
+bitflags::bitflags! {
+    /// Kinds of work requests (`enum ibv_odp_transport_cap_bits`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OdpOps: u32 {
+        /// Sends.
+        const SEND = 1;
+        /// Receives.
+        const RECV = 1 << 1;
+        /// RDMA writes, here and at the peer.
+        const WRITE = 1 << 2;
+        /// RDMA reads.
+        const READ = 1 << 3;
+        /// Atomic operations.
+        const ATOMIC = 1 << 4;
+        /// Receives of an SRQ.
+        const SRQ_RECV = 1 << 5;
+        /// Others of a later kernel.
+        const _ = !0;
     }
 }
 

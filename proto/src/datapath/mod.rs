@@ -80,7 +80,7 @@ pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
 pub use device::DataPath;
-pub use device_attrs::{Atomics, DeviceAttrs, GidKind, LinkLayer, PortAttrs, PortGid, PortState};
+pub use device_attrs::{Atomics, DeviceAttrs, GidKind, LinkLayer, Odp, OdpOps, PortAttrs, PortGid, PortState};
 #[cfg(feature = "std")]
 pub use drain::{Drain, DrainError, Draining};
 #[cfg(feature = "std")]

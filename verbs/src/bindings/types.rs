@@ -151,6 +151,12 @@ structures! {
         max_map_per_fmr: c_int, max_srq: c_int, max_srq_wr: c_int, max_srq_sge: c_int, max_pkeys: u16, local_ca_ack_delay: u8,
         phys_port_cnt: u8,
     }
+    struct ibv_query_device_ex_input(whole) { comp_mask: u32, }
+    struct ibv_device_attr_ex(start) { orig_attr: ibv_device_attr, comp_mask: u32, odp_caps: ibv_odp_caps, }
+    struct ibv_odp_caps(whole) { general_caps: u64, per_transport_caps: per_transport_caps_t, }
+    struct per_transport_caps_t(whole "__typeof__(((struct ibv_odp_caps *)0)->per_transport_caps)") {
+        rc_odp_caps: u32, uc_odp_caps: u32, ud_odp_caps: u32,
+    }
     struct ibv_port_attr(start) {
         state: c_uint, max_mtu: c_uint, active_mtu: c_uint, gid_tbl_len: c_int, port_cap_flags: u32, max_msg_sz: u32,
         bad_pkey_cntr: u32, qkey_viol_cntr: u32, pkey_tbl_len: u16, lid: u16, sm_lid: u16, lmc: u8, max_vl_num: u8, sm_sl: u8,
@@ -182,7 +188,10 @@ structures! {
     struct verbs_context(end) {
         modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
         post_srq_ops: Unused, destroy_rwq_ind_table: Unused, create_rwq_ind_table: Unused, destroy_wq: Unused, modify_wq: Unused,
-        create_wq: Unused, query_rt_values: Unused, create_cq_ex: Unused, private "priv": *mut c_void, query_device_ex: Unused,
+        create_wq: Unused, query_rt_values: Unused, create_cq_ex: Unused, private "priv": *mut c_void,
+        query_device_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *const ibv_query_device_ex_input, *mut ibv_device_attr_ex, usize) -> c_int,
+        >,
         ibv_destroy_flow: Unused, abi_placeholder2 "ABI_placeholder2": Unused, ibv_create_flow: Unused,
         abi_placeholder1 "ABI_placeholder1": Unused, open_qp: Unused,
         create_qp_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,

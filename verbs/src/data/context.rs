@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
 use crate::data::device_list::DeviceList;
-use crate::ffi::{self, ibv_context, ibv_device, ibv_device_attr, ibv_transport_type};
+use crate::ffi::{self, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_transport_type};
 use crate::kernel::Location;
 use crate::librdmacm::Channel;
 use crate::process::Process;
@@ -196,6 +196,19 @@ impl Context {
         // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
         unsafe {
             errno::of_ibv(ffi::ibv_query_device(self.as_ptr(), attr.as_mut_ptr()))?;
+            Ok(attr.assume_init())
+        }
+    }
+
+    /// Returns its extended properties, as far as the provider has filled them: zeros otherwise (ibv_query_device_ex(3)).
+    ///
+    /// # Errors
+    /// The errno of the call; `EOPNOTSUPP` if the provider does not have it.
+    pub(crate) fn query_ex(&self) -> Result<ibv_device_attr_ex, Errno> {
+        let mut attr = MaybeUninit::<ibv_device_attr_ex>::zeroed();
+        // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
+        unsafe {
+            errno::of_ibv(ffi::ibv_query_device_ex(self.as_ptr(), attr.as_mut_ptr())?)?;
             Ok(attr.assume_init())
         }
     }

@@ -3,11 +3,11 @@
 use core::ffi::{CStr, c_char};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Atomics, DeviceAttrs, Maxima};
+use cmid_proto::datapath::{Atomics, DeviceAttrs, Maxima, Odp, OdpOps};
 
 use crate::accounting::srq_slots::MAX_CAPACITY;
 use crate::data::Context;
-use crate::ffi::c_int;
+use crate::ffi::{c_int, ibv_device_attr_ex};
 
 impl Context {
     /// Returns what the device can do.
@@ -41,7 +41,24 @@ impl Context {
             2 => Atomics::Global,
             _ => Atomics::Device,
         };
+        attrs.odp = self.query_ex().map(odp_of).unwrap_or_default();
         Ok(attrs)
+    }
+}
+
+/// `IBV_ODP_SUPPORT`, `IBV_ODP_SUPPORT_IMPLICIT`.
+const ODP: u64 = 1;
+const ODP_IMPLICIT: u64 = 1 << 1;
+
+fn odp_of(attr: ibv_device_attr_ex) -> Odp {
+    let (caps, of) = (attr.odp_caps, attr.odp_caps.per_transport_caps);
+    if caps.general_caps & ODP == 0 {
+        return Odp::default();
+    }
+    Odp {
+        implicit: caps.general_caps & ODP_IMPLICIT != 0,
+        rc: OdpOps::from_bits_retain(of.rc_odp_caps),
+        ud: OdpOps::from_bits_retain(of.ud_odp_caps),
     }
 }
 
@@ -68,6 +85,17 @@ mod tests {
     fn a_firmware_version_ends_with_its_zero_or_with_its_array() {
         let text = |bytes: &[u8]| text_of(&bytes.iter().map(|byte| *byte as c_char).collect::<Vec<_>>());
         assert_eq!((text(b"1.2\0x"), text(b"1.2"), text(b"")), ("1.2".into(), "1.2".into(), String::new()));
+    }
+
+    #[test]
+    fn on_demand_paging_is_that_of_each_transport_if_the_device_has_it() {
+        // SAFETY: zeros are a value of it: integers.
+        let mut attr: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
+        (attr.odp_caps.per_transport_caps.rc_odp_caps, attr.odp_caps.per_transport_caps.ud_odp_caps) = (0b1101, 1);
+        assert_eq!(odp_of(attr), Odp::default());
+        attr.odp_caps.general_caps = ODP | ODP_IMPLICIT;
+        let rc = OdpOps::SEND | OdpOps::WRITE | OdpOps::READ;
+        assert_eq!(odp_of(attr), Odp { implicit: true, rc, ud: OdpOps::SEND });
     }
 
     #[test]
