@@ -7,7 +7,7 @@ use cmid_harness::fixture::{DeviceOf, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
     AhAttr, Atomics, Capacity, Caps, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
-    MemoryRegion, PortState, PostReason, ProtectionDomain, QueuePair, SendWr, To, WcStatus,
+    MemoryRegion, Odp, PortState, PostReason, ProtectionDomain, QueuePair, SendWr, To, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey, PortSpace};
@@ -35,6 +35,7 @@ pub(super) fn a_device_tells_its_maxima_and_refuses_more<L: Env>(b: &mut Fixture
     let depths = (attrs.max_responder_resources, attrs.max_initiator_depth);
     same("its depths, ports and firmware", (depths, attrs.ports, &*attrs.firmware), ((128, 128), 1, "0.0.0"))?;
     same("its atomic operations", attrs.atomics, Atomics::Device)?;
+    same("its paging on demand", attrs.odp, Odp::default())?;
     let maxima = attrs.maxima;
     same("its queues", (maxima.qp_wr, maxima.sge, maxima.cqe), (1 << 20, 32, (1 << 15) - 1))?;
     let others = [attrs.max_qp, attrs.max_cq, attrs.max_mr, maxima.srq_wr, maxima.srq_sge];
