@@ -55,10 +55,11 @@ pub(crate) fn rows(programs: &Programs, folder: &Path, port: &mut u16) -> Result
     for extended in [false, true] {
         let name = if extended { "C, ibv_wr_post(3)" } else { "C, classic calls" };
         let program = |jobs: &str| words(&programs.c, &format!("{ADDRESS} {port} {jobs}"));
-        found.extend(count(name, &jobs, extended, program)?);
+        found.extend(count(name, &jobs, extended_or_not(extended), program)?);
     }
     let ours = |jobs: &str| words(&programs.ours, &format!("jobs {ADDRESS}:{port} {jobs}"));
-    found.extend(count("cmid", &jobs, false, ours)?);
+    found.extend(count("cmid", &jobs, str::to_owned, ours)?);
+    found.extend(count("cmid, blocks that are reclaimed", &jobs, of_blocks, ours)?);
     drop(server);
     for peer in PEERS {
         let program = folder.join(format!("peer-{}", peer.name));
@@ -67,7 +68,7 @@ pub(crate) fn rows(programs: &Programs, folder: &Path, port: &mut u16) -> Result
             let calls = if extended { ", ibv_wr_post(3)" } else { ", classic calls" };
             let name = format!("{} {}{calls}", peer.name, peer.version);
             let program = |jobs: &str| words(&program, &format!("{ADDRESS} {jobs}"));
-            found.extend(count(&name, peer.jobs, extended, program).with_context(|| name.clone())?);
+            found.extend(count(&name, peer.jobs, extended_or_not(extended), program).with_context(|| name.clone())?);
         }
     }
     // In the order of the jobs.
@@ -75,15 +76,25 @@ pub(crate) fn rows(programs: &Programs, folder: &Path, port: &mut u16) -> Result
     Ok(found.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Runs the jobs of one program, one after the other, and counts each.
+/// The name of a job with the extended calls, or with the classic ones.
+fn extended_or_not(extended: bool) -> impl Fn(&str) -> String {
+    move |job| if extended { format!("{job}-extended") } else { job.to_owned() }
+}
+
+/// The name of a job on blocks.
+fn of_blocks(job: &str) -> String {
+    let (kind, batch) = job.split_once('-').map_or((job, String::new()), |(kind, rest)| (kind, format!("-{rest}")));
+    format!("{kind}-block{batch}")
+}
+
+/// Runs the jobs of one program by their names there, one after the other, and counts each.
 fn count<'a>(
     name: &str,
     jobs: &[&'a str],
-    extended: bool,
+    named: impl Fn(&str) -> String,
     command: impl Fn(&str) -> Vec<std::ffi::OsString>,
 ) -> Result<Vec<(&'a str, Row)>> {
-    let suffix = if extended { "-extended:1" } else { ":1" };
-    let arguments: Vec<_> = jobs.iter().map(|job| format!("{job}{suffix}")).collect();
+    let arguments: Vec<_> = jobs.iter().map(|job| format!("{}:1", named(job))).collect();
     let parts = parts() as usize;
     let counts = callgrind::run(&command(&arguments.join(" ")), jobs.len() * parts)?;
     let each = jobs.iter().zip(counts.chunks(parts));
@@ -113,6 +124,13 @@ fn row(job: &str, name: &str, figures: Vec<f64>) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_job_has_a_form_on_blocks() {
+        for (job, _) in JOBS {
+            assert!(crate::work::Work::named(&of_blocks(job)).is_some_and(|work| work.blocks), "{job}");
+        }
+    }
 
     #[test]
     fn the_named_versions_are_those_of_the_programs() {
