@@ -19,7 +19,6 @@ impl DatagramLimit {
         DatagramLimit { port, mtu: AtomicU32::new(0) }
     }
 
-    #[inline(always)]
     fn permits(&self, len: u64) -> bool {
         len <= u64::from(self.mtu.load(Ordering::Relaxed))
     }
@@ -39,7 +38,6 @@ impl DatagramLimit {
 impl QpInner {
     /// Refuses a datagram that does not fit into one packet: the device completes it with success, and sends nothing
     /// (IBA C10-93.1.1, `rxe_requester`).
-    #[inline(always)]
     pub(super) fn check_datagram(&self, len: u64) -> Result<(), PostReason> {
         if self.datagram_limit.permits(len) { Ok(()) } else { self.ask_port(len) }
     }

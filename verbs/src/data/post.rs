@@ -21,7 +21,7 @@ use cmid_proto::memory::Access;
 
 use crate::accounting::wr_ring::Filing;
 use crate::data::ranges::{Named, Sges, add_empty, pinned_key, pinned_keys, ranges};
-use crate::data::request::{kind_of, send_request};
+use crate::data::request::{destination, kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
 use crate::data::{Ah, Mr, Mw, Piece, Qp};
@@ -213,16 +213,9 @@ impl Qp {
     #[inline(always)]
     fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: ibv_sge, flags: SendFlags) -> Result<(), PostReason> {
         // See `check_op`.
-        let api = match op {
-            SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
-            SendOp::Send
-            | SendOp::SendImm(_)
-            | SendOp::SendInvalidate(_)
-            | SendOp::Write(_)
-            | SendOp::WriteImm(..)
-            | SendOp::Read(_)
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => self.connected_api,
+        let api = match destination(&op) {
+            Some(_) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
+            None => self.connected_api,
         };
         let Some(api) = api else { return self.post_one_classic(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
@@ -293,7 +286,6 @@ impl Qp {
     }
 
     /// Posts a batch to the send queue.
-    #[inline(always)]
     pub(super) fn post_all_named<'a, R, L>(
         &mut self,
         requests: impl Iterator<Item = SendWr<'a, L, Ah>>,

@@ -3,7 +3,7 @@
 use cmid_proto::Transport;
 use cmid_proto::datapath::{OfPd, PostReason, SendOp};
 
-use crate::data::request::{check_atomic, is_of_iwarp};
+use crate::data::request::{check_atomic, destination, is_of_iwarp};
 use crate::data::{Ah, Qp};
 
 impl Qp {
@@ -20,10 +20,7 @@ impl Qp {
     /// Refuses a length that the operation does not have.
     #[inline(always)]
     pub(super) fn check_len(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
-        if let SendOp::SendTo(_) | SendOp::SendToImm(..) = op {
-            return self.inner.check_datagram(len);
-        }
-        check_atomic(op, len)
+        if destination(op).is_some() { self.inner.check_datagram(len) } else { check_atomic(op, len) }
     }
 
     /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
@@ -33,34 +30,12 @@ impl Qp {
 
     /// As `check_op`, where the kind of the QP is a constant.
     pub(super) fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), PostReason> {
-        let refusal = match op {
-            SendOp::SendTo(_) | SendOp::SendToImm(..) if !is_datagram => PostReason::IsConnected,
-            SendOp::SendTo(to) | SendOp::SendToImm(to, _) if !to.ah.is_of(&self.inner.pd) => {
-                PostReason::OtherPd(OfPd::Ah)
-            }
-            SendOp::SendTo(_) | SendOp::SendToImm(..) => return Ok(()),
-            SendOp::Send
-            | SendOp::SendImm(_)
-            | SendOp::SendInvalidate(_)
-            | SendOp::Write(_)
-            | SendOp::WriteImm(..)
-            | SendOp::Read(_)
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. }
-                if is_datagram =>
-            {
-                PostReason::IsDatagram
-            }
-            SendOp::Send
-            | SendOp::SendImm(_)
-            | SendOp::SendInvalidate(_)
-            | SendOp::Write(_)
-            | SendOp::WriteImm(..)
-            | SendOp::Read(_)
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => return Ok(()),
-        };
-        Err(refusal)
+        match (destination(op), is_datagram) {
+            (Some(_), false) => Err(PostReason::IsConnected),
+            (None, true) => Err(PostReason::IsDatagram),
+            (Some(to), true) if !to.ah.is_of(&self.inner.pd) => Err(PostReason::OtherPd(OfPd::Ah)),
+            (Some(_), true) | (None, false) => Ok(()),
+        }
     }
 
     /// Whether the post copies the bytes.

@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use cmid_proto::datapath::{PostReason, Remote, SendFlags, SendOp, WcOpcode};
+use cmid_proto::datapath::{PostReason, Remote, SendFlags, SendOp, To, WcOpcode};
 
 use crate::accounting::kind::Kind;
 use crate::data::Ah;
@@ -15,6 +15,11 @@ use crate::ffi::{
 pub(super) fn flags_of(flags: SendFlags, is_inline: bool) -> u32 {
     let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
     flags.bits() & SendFlags::all().bits() | inline_flag
+}
+
+/// Returns where a datagram goes; `None` for an operation of a connection.
+pub(super) fn destination<'a>(op: &SendOp<'a, Ah>) -> Option<To<'a, Ah>> {
+    if let SendOp::SendTo(to) | SendOp::SendToImm(to, _) = op { Some(*to) } else { None }
 }
 
 /// Returns what the accounting stores of a signaled request.
