@@ -42,9 +42,16 @@ const COMPILE_FAIL: usize = 10;
 /// The database of advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
-/// Checks licences, bans and sources. Needs no network once the crates are fetched.
+/// The workspaces. Each has its lock file.
+const WORKSPACES: [&str; 4] =
+    ["Cargo.toml", "fuzz/Cargo.toml", "programs/replog/fuzz/Cargo.toml", "benches/peers/Cargo.toml"];
+
+/// Checks that the lock file of each workspace fits, and licences, bans and sources. Needs no network once the crates are
+/// fetched.
 pub(crate) fn licences(context: &mut Context) -> Result<()> {
-    context.cargo(&["fetch", "--locked"], &[])?;
+    for workspace in WORKSPACES {
+        context.cargo(&["fetch", "--locked", "--manifest-path", workspace], &[])?;
+    }
     let what = ["check", "--allow", "no-license-field", "licenses", "bans", "sources"];
     DENY.run(context, &[&["deny", "--offline", "--locked"], &what[..]].concat())
 }
