@@ -5,16 +5,15 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmid_io_common::attach_with;
+use cmid_io_common::{Opening, Options};
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
-use cmid_proto::handshake::{BoxError, Connected, Dial};
-use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
+use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
 
 use crate::clock;
-use crate::options::Options;
-use crate::port::{Port, until};
+use crate::port::{Port, drive, until};
 use crate::watch::Watch;
 
 /// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
@@ -80,26 +79,22 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
-        let mut port = Port::new(device, observer, Limits::SINGLE, options.settings)?;
-        let deadline = clock::now().after(options.timeout);
-        let mut dial = Dial::start_on(&mut port.drive, port.id, &options.to(peer), deadline)?;
-        let mut attach = Some(attach);
-        let connected = port.shake_hands(|drive| {
-            let connected = dial.poll(drive, |drive, id| {
-                let attach = attach.take().ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
-                attach_with(drive, id, options.ece, attach)
-            })?;
-            Ok(connected)
-        });
-        let connected = connected.await?;
-        Ok(Connection::of(port, connected))
+        let mut drive = drive(device, observer, Limits::SINGLE);
+        let opening = Opening::connect(&mut drive, peer, options, attach)?;
+        Connection::open(Port::of(drive, opening.id()), opening).await
     }
 
-    /// Wraps the id of a handshake.
-    pub(crate) fn of<Q>(port: Port<D, O>, connected: Connected<(D::Cq, Q)>) -> (Self, Q) {
-        let Connected { attached: (cq, attached), param, private_data, .. } = connected;
+    /// Waits for the end of a connect or accept.
+    pub(crate) async fn open<Q, E: Into<BoxError>, F>(
+        mut port: Port<D, O>,
+        opening: Opening<(D::Cq, Q), F>,
+    ) -> io::Result<(Self, Q)>
+    where
+        F: FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
+    {
+        let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(opening).await?;
         let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
-        (Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached)
+        Ok((Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached))
     }
 
     /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.

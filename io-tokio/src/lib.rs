@@ -84,13 +84,13 @@ mod channel;
 mod clock;
 mod connection;
 mod listener;
-mod options;
 mod port;
 #[cfg(feature = "sim")]
 mod sim_time;
 mod watch;
 
 pub use channel::{ByteStream, Channel, Message};
+pub use cmid_io_common::{ListenOptions, Options};
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
@@ -100,7 +100,6 @@ pub use cmid_trace as trace;
 pub use cmid_verbs as verbs;
 pub use connection::Connection;
 pub use listener::{Incoming, Listener};
-pub use options::{ListenOptions, Options};
 #[cfg(feature = "sim")]
 pub use sim_time::advance_with_clock;
 

@@ -3,16 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 
-use cmid_io_common::attach_with;
+use cmid_io_common::{ListenOptions, Opening, Options, set};
 use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::handshake;
 use cmid_proto::handshake::BoxError;
-use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
+use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, State};
 use tokio::task::consume_budget;
 
 use crate::clock;
 use crate::connection::Connection;
-use crate::options::{ListenOptions, Options};
 use crate::port::{Port, drive};
 
 /// Limit of requests that a listener has read from the kernel and the application has not taken.
@@ -52,10 +51,12 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     pub fn observed(device: D, observer: O, addr: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Self> {
         // One channel for the listener, and one for a request that moves to its own drive.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
-        let mut port = Port::new(device, observer, limits, options.settings)?;
-        port.drive.bind(port.id, addr)?;
-        port.drive.listen(port.id, options.backlog)?;
-        Ok(Listener { port })
+        let mut drive = drive(device, observer, limits);
+        let id = drive.create_id(None, PortSpace::Tcp)?;
+        set(&mut drive, id, options.settings)?;
+        drive.bind(id, addr)?;
+        drive.listen(id, options.backlog)?;
+        Ok(Listener { port: Port::of(drive, id) })
     }
 
     /// Returns the address of the listener.
@@ -187,13 +188,8 @@ impl<D: DataPath, O: Observer> Incoming<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Connection<D, O>, Q)> {
         let Incoming { mut port, request } = self;
-        port.set(options.settings)?;
-        let deadline = clock::now().after(options.timeout);
-        let (param, private_data) = (options.param, options.private_data);
-        let mut serve = request.accept(&mut port.drive, param, private_data, deadline, |drive, id| {
-            attach_with(drive, id, options.ece, attach)
-        })?;
-        let connected = port.shake_hands(|drive| Ok(serve.poll(drive)?)).await?;
-        Ok(Connection::of(port, connected))
+        port.drive.set_now(clock::now());
+        let opening = Opening::accept(&mut port.drive, request, options, attach)?;
+        Connection::open(port, opening).await
     }
 }

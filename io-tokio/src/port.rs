@@ -4,8 +4,10 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use cmid_proto::handshake::Connected;
-use cmid_proto::{CmOption, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, PortSpace, State};
+use cmid_io_common::Opening;
+use cmid_proto::datapath::Attaching;
+use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::{Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, State};
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock;
@@ -39,19 +41,6 @@ impl<D: Pollable, O: Observer> Port<D, O> {
     pub(crate) fn of(drive: Drive<D, (), O>, id: IdKey) -> Self {
         // What happened before the registration is reported by it, but not what a migration has moved.
         Port { drive, id, watch: Watch::default(), is_unread: true }
-    }
-
-    /// Creates an id with these options.
-    pub(crate) fn new(device: D, observer: O, limits: Limits, settings: &[CmOption]) -> io::Result<Self> {
-        let mut drive = drive(device, observer, limits);
-        let id = drive.create_id(None, PortSpace::Tcp)?;
-        let mut port = Port::of(drive, id);
-        port.set(settings)?;
-        Ok(port)
-    }
-
-    pub(crate) fn set(&mut self, settings: &[CmOption]) -> io::Result<()> {
-        settings.iter().try_for_each(|&option| Ok(self.drive.set_option(self.id, option)?))
     }
 
     pub(crate) fn state(&self) -> State {
@@ -120,17 +109,20 @@ impl<D: Pollable, O: Observer> Port<D, O> {
         self.drive.core().id_info(self.id).is_some_and(|it| it.sync_open.is_some())
     }
 
-    /// Polls a handshake after each of its requests.
-    pub(crate) async fn shake_hands<Q>(
+    /// Waits for each request of a connect or accept, until the connection is established.
+    pub(crate) async fn shake_hands<Q, E: Into<BoxError>, F>(
         &mut self,
-        mut poll: impl FnMut(&mut Drive<D, (), O>) -> io::Result<Option<Connected<Q>>>,
-    ) -> io::Result<Connected<Q>> {
+        mut opening: Opening<Q, F>,
+    ) -> io::Result<Connected<Q>>
+    where
+        F: FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+    {
         loop {
             self.settle()?;
             if self.is_busy() {
                 self.ready().await?;
-            } else if let Some(connected) = poll(&mut self.drive)? {
-                return Ok(connected);
+            } else if opening.poll(&mut self.drive)? {
+                return Ok(opening.into_connected()?);
             } else if !self.is_busy() {
                 // No event would follow.
                 return Err(Errno::EINVAL.into());
