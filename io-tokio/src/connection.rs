@@ -13,7 +13,8 @@ use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
 
 use crate::clock;
-use crate::port::{Port, drive, until};
+use crate::driver::{Tokio, Watches, until};
+use crate::port::Port;
 use crate::watch::Watch;
 
 /// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
@@ -79,9 +80,9 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
-        let mut drive = drive(device, observer, Limits::SINGLE);
-        let opening = Opening::connect(&mut drive, peer, options, attach)?;
-        Connection::open(Port::of(drive, opening.id()), opening).await
+        let mut driver = Tokio::observed(device, Limits::SINGLE, observer);
+        let opening = Opening::connect(driver.drive(), peer, options, attach)?;
+        Connection::open(Port::of(driver, opening.id()), opening).await
     }
 
     /// Waits for the end of a connect or accept.
@@ -120,7 +121,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.local_addr(self.port.id)?)
+        Ok(self.port.driver.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the peer's address.
@@ -128,12 +129,12 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.peer_addr(self.port.id)?)
+        Ok(self.port.driver.drive.peer_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
-        (self.port.id, &mut self.port.drive)
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+        (self.port.id, &mut self.port.driver.drive)
     }
 
     /// Returns the CQ, to poll it without waiting.
@@ -145,7 +146,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// runtime that polls it, which may be on another thread. Nothing is lost in between: events and completions wait in
     /// the kernel.
     pub fn leave_runtime(&mut self) {
-        self.port.leave_runtime();
+        self.port.driver.leave_runtime();
         self.watch = Watch::default();
     }
 
@@ -237,7 +238,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
                 return ended;
             }
         } else {
-            self.port.drive.disconnect(self.port.id, end)?;
+            self.port.driver.drive.disconnect(self.port.id, end)?;
         }
         loop {
             // What was read before the limit counts.
@@ -247,10 +248,10 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             } else if clock::now() >= end {
                 return Err(Errno::ETIMEDOUT.into());
             }
-            let due = self.port.drive.next_timeout().map_or(end, |due| due.min(end));
-            until(clock::instant(due), |context| self.port.poll_readable(context)).await?;
+            let due = self.port.driver.drive.next_timeout().map_or(end, |due| due.min(end));
+            until(clock::instant(due), |context| self.port.driver.poll_readable(context)).await?;
         }
-        match self.port.drive.core().sync_result(self.port.id) {
+        match self.port.driver.drive.core().sync_result(self.port.id) {
             Some(Err(errno)) => Err(errno.into()),
             Some(Ok(())) | None => Ok(()),
         }
@@ -261,7 +262,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         self.port.settle()?;
         let mut state = self.port.state();
         if state == State::PeerClosed {
-            self.port.drive.disconnect(self.port.id, Time::NEVER)?;
+            self.port.driver.drive.disconnect(self.port.id, Time::NEVER)?;
             state = self.port.state();
         }
         let failures = [(State::Removed, Errno::ENODEV), (State::Failed, Errno::ECONNRESET)];
@@ -279,7 +280,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_notified = self.watch.poll(self.cq.fd(), context)?.is_ready();
         self.is_armed &= !is_notified;
-        match self.port.poll_readable(context)? {
+        match self.port.driver.poll_readable(context)? {
             Poll::Pending if !is_notified => Poll::Pending,
             Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
         }
@@ -287,6 +288,6 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
 
     /// The nearest deadline.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.port.drive.next_timeout().into_iter().chain(self.flushed_by).min()
+        self.port.driver.drive.next_timeout().into_iter().chain(self.flushed_by).min()
     }
 }
