@@ -4,55 +4,18 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use cmid_io_common::attach_with;
+use cmid_io_common::{Opening, Options};
 use cmid_proto::datapath::Attaching;
-use cmid_proto::handshake::{BoxError, Connected, Dial, DialTo};
+use cmid_proto::handshake::{BoxError, Connected};
 use cmid_proto::{
-    CmEvent, CmOption, ConnParam, Device, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData,
-    ReceivedParam, RefuseReason, Refused, RequestKind, State,
+    CmEvent, Device, Errno, Event, IdKey, Limits, Observer, Pollable, PrivateData, ReceivedParam, RefuseReason,
+    Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;
 use crate::driver::Blocking;
-use crate::endpoint::set;
 use crate::error::Error;
 use crate::wait::{Ready, WaitFor};
-
-/// Options of a connect or accept.
-#[derive(Clone, Debug)]
-pub struct Options<'a> {
-    /// The local address to connect from; `None` selects the one of the route.
-    pub source: Option<SocketAddr>,
-    /// Connection parameters.
-    pub param: ConnParam,
-    /// Private data to send: at most 56 bytes to connect, 196 to accept.
-    pub private_data: &'a [u8],
-    /// Options of the id, such as its type of service. They are set in order, before any other request. The type of
-    /// service is that of the side that connects: an accept refuses it as sent already.
-    pub settings: &'a [CmOption],
-    /// Options of enhanced connection establishment (ECE) for the peer. Where the provider can query the ECE of a QP
-    /// (`ibv_query_ece`), a connect sends the QP's options instead, as `rdma_connect` does.
-    pub ece: Option<Ece>,
-    /// The time limit of the whole connect or accept.
-    pub timeout: Duration,
-    /// The canceller of all waits of the connection; `None` creates a new one.
-    pub canceller: Option<Canceller>,
-}
-
-impl Default for Options<'_> {
-    /// The device's default parameters, no private data, 10 seconds.
-    fn default() -> Self {
-        Options {
-            source: None,
-            param: ConnParam::default(),
-            private_data: &[],
-            settings: &[],
-            ece: None,
-            timeout: Duration::from_secs(10),
-            canceller: None,
-        }
-    }
-}
 
 /// A connection: an id in synchronous mode on its own driver. One thread at a time uses it.
 ///
@@ -84,50 +47,36 @@ impl<D: Pollable> Connection<D> {
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Self, Q), Error> {
-        Connection::observed(device, (), peer, options, attach)
+        Connection::observed(device, (), None, peer, options, attach)
     }
 }
 
 impl<D: Pollable, O: Observer> Connection<D, O> {
-    /// As [`connect`](Connection::connect), with an observer of each step.
+    /// As [`connect`](Connection::connect), with an observer of each step, and with the canceller of all waits; `None`
+    /// creates a new one.
     ///
     /// # Errors
     /// As for [`connect`](Connection::connect).
     pub fn observed<Q, E: Into<BoxError>>(
         device: D,
         observer: O,
+        canceller: Option<Canceller>,
         peer: SocketAddr,
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Self, Q), Error> {
-        let canceller = canceller(options.canceller.as_ref())?;
-        let mut driver = Blocking::observed(device, Limits::SINGLE, canceller, observer);
-        let deadline = driver.drive().within(options.timeout);
-        let id = driver.drive().create_id(None, PortSpace::Tcp)?;
-        set(&mut driver, id, options.settings)?;
-        let to = DialTo {
-            source: options.source,
-            param: options.param,
-            private_data: PrivateData::copy_of(options.private_data),
-            ..DialTo::new(peer)
-        };
-        let mut dial = Dial::start_on(driver.drive(), id, &to, deadline)?;
-        let mut attach = Some(attach);
-        let connected = driver.shake_hands(id, |drive| {
-            let connected = dial.poll(drive, |drive, id| {
-                // A handshake calls it once.
-                let attach = attach.take().ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
-                attach_with(drive, id, options.ece, attach)
-            })?;
-            Ok(connected)
-        })?;
-        Ok(Connection::of(driver, connected))
+        let mut driver = Blocking::observed(device, Limits::SINGLE, or_new(canceller)?, observer);
+        let opening = Opening::connect(driver.drive(), peer, options, attach)?;
+        Connection::open(driver, opening)
     }
 
-    /// Wraps the id of a handshake.
-    pub(crate) fn of<Q>(driver: Blocking<D, O>, connected: Connected<Q>) -> (Self, Q) {
-        let Connected { id, attached, param, private_data, .. } = connected;
-        (Connection { driver, id, param, private_data, unsure: false }, attached)
+    /// Waits for the end of a connect or accept.
+    pub(crate) fn open<Q, E: Into<BoxError>, F: FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>>(
+        mut driver: Blocking<D, O>,
+        opening: Opening<Q, F>,
+    ) -> Result<(Self, Q), Error> {
+        let Connected { id, attached, param, private_data, .. } = driver.shake_hands(opening)?;
+        Ok((Connection { driver, id, param, private_data, unsure: false }, attached))
     }
 
     /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
@@ -274,9 +223,6 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     }
 }
 
-pub(crate) fn canceller(given: Option<&Canceller>) -> Result<Canceller, Error> {
-    match given {
-        Some(canceller) => Ok(canceller.clone()),
-        None => Canceller::new().map_err(Error::Wait),
-    }
+pub(crate) fn or_new(canceller: Option<Canceller>) -> Result<Canceller, Error> {
+    canceller.map_or_else(|| Canceller::new().map_err(Error::Wait), Ok)
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::handshake::Connected;
+use cmid_proto::datapath::Attaching;
+use cmid_proto::handshake::{BoxError, Connected};
 use cmid_proto::{
     ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
@@ -17,7 +18,7 @@ use crate::cancel::Canceller;
 use crate::error::Error;
 use crate::poller::Channels;
 use crate::wait::{Ready, WaitFor, Woken};
-use cmid_io_common::now;
+use cmid_io_common::{Opening, now};
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -345,17 +346,17 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         })
     }
 
-    /// Synchronous mode: polls a handshake of an id after each of its requests, until it returns its result.
-    pub(crate) fn shake_hands<Q>(
+    /// Synchronous mode: waits for each request of a connect or accept, until the connection is established.
+    pub(crate) fn shake_hands<Q, E: Into<BoxError>, F: FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>>(
         &mut self,
-        id: IdKey,
-        mut poll: impl FnMut(&mut Drive<D, Channels, O>) -> Result<Option<Connected<Q>>, Error>,
+        mut opening: Opening<Q, F>,
     ) -> Result<Connected<Q>, Error> {
+        let id = opening.id();
         loop {
             let during = self.open_request(id).map_or("handshake", RequestKind::name);
             self.await_end(id, Time::NEVER, during)?;
-            if let Some(connected) = poll(&mut self.drive)? {
-                return Ok(connected);
+            if opening.poll(&mut self.drive)? {
+                return opening.into_connected().map_err(Error::Wait);
             }
             if self.open_request(id).is_none() {
                 return Err(Error::NotSynchronous { during });

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cmid_io_common::set;
 use cmid_proto::{CmOption, IdKey, Observer, Pollable, PortSpace, RequestKind, Time};
 
 use crate::driver::Blocking;
@@ -43,7 +44,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     }
 
     fn lead(&mut self, id: IdKey, endpoint: &Endpoint<'_>, deadline: Time) -> Result<(), Error> {
-        set(self, id, endpoint.settings)?;
+        set(self.drive(), id, endpoint.settings)?;
         match (endpoint.src, endpoint.dst) {
             (src, Some(dst)) => {
                 self.drive().resolve_addr(id, src, dst, deadline)?;
@@ -73,16 +74,4 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         self.drive().destroy(id, Time::NEVER)?;
         Ok(())
     }
-}
-
-/// Sets options of an id.
-pub(crate) fn set<D: Pollable, O: Observer>(
-    driver: &mut Blocking<D, O>,
-    id: IdKey,
-    settings: &[CmOption],
-) -> Result<(), Error> {
-    for &option in settings {
-        driver.drive().set_option(id, option)?;
-    }
-    Ok(())
 }

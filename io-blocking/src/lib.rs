@@ -65,6 +65,7 @@ mod poller;
 mod wait;
 
 pub use cancel::Canceller;
+pub use cmid_io_common::{ListenOptions, Options};
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
@@ -72,11 +73,11 @@ pub use cmid_sim as sim;
 pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
-pub use connection::{Connection, Options};
+pub use connection::Connection;
 pub use driver::Blocking;
 pub use endpoint::Endpoint;
 pub use error::Error;
-pub use listener::{Incoming, ListenOptions, Listener};
+pub use listener::{Incoming, Listener};
 pub use poller::Channels;
 pub use wait::Ready;
 

@@ -3,36 +3,24 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_io_common::attach_with;
+use cmid_io_common::{ListenOptions, Opening, Options};
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake;
 use cmid_proto::handshake::BoxError;
 use cmid_proto::{
-    CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request,
-    RequestKind, Time,
+    CmEvent, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request, RequestKind,
+    Time,
 };
 
 use crate::cancel::Canceller;
-use crate::connection::{Connection, Options, canceller};
+use crate::connection::{Connection, or_new};
 use crate::driver::Blocking;
-use crate::endpoint::{Endpoint, set};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::wait::Ready;
 
 /// Limit of requests that a listener has read from the kernel and the application has not taken.
 const WAITING: u32 = 1024;
-
-/// Options of a listener.
-#[derive(Clone, Debug, Default)]
-pub struct ListenOptions<'a> {
-    /// Options of the id, such as the reuse of its address. They are set in order, before the bind.
-    pub settings: &'a [CmOption],
-    /// The maximum number of unread requests in the kernel. 0, or more than the kernel's maximum, selects that maximum.
-    /// The kernel drops further requests, and the peers repeat them (`ucma_event_handler`); on iWARP it rejects them.
-    pub backlog: i32,
-    /// The canceller of all waits of the listener; `None` creates a new one.
-    pub canceller: Option<Canceller>,
-}
 
 /// Accepts connection requests on an address. Dropping it rejects the requests that are not accepted.
 #[derive(Debug)]
@@ -70,7 +58,7 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     pub fn observed(device: D, observer: O, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
         // One channel for the listener, and one for a request that moves to its own driver.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
-        let mut driver = Blocking::observed(device, limits, canceller(options.canceller.as_ref())?, observer);
+        let mut driver = Blocking::observed(device, limits, or_new(None)?, observer);
         let id = driver.create_endpoint(&Endpoint {
             port_space: PortSpace::Tcp,
             src: Some(addr),
@@ -158,7 +146,7 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     fn hand_over(&mut self, id: IdKey) -> Result<(Blocking<D, O>, IdKey), Error> {
         let drive = self.driver.view();
         let (device, observer) = (drive.device().sibling(), drive.observer().sibling());
-        let mut driver = Blocking::observed(device, Limits::SINGLE, canceller(None)?, observer);
+        let mut driver = Blocking::observed(device, Limits::SINGLE, or_new(None)?, observer);
         self.driver.drive().migrate(id, None, Time::NEVER)?;
         let released_id = self.driver.drive().release(id)?;
         let id = driver.drive().adopt(released_id).map_err(|not| not.error)?;
@@ -203,7 +191,8 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     }
 
     /// Returns the id and its driver, for requests that this type does not have, such as reading the peer's options of
-    /// enhanced connection establishment, or rejecting them.
+    /// enhanced connection establishment, or rejecting them; and for [another canceller](Blocking::set_canceller) of the
+    /// waits of the connection.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D, O>) {
         (self.request.id(), &mut self.driver)
     }
@@ -221,18 +210,8 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Connection<D, O>, Q), Error> {
         let Incoming { mut driver, request } = self;
-        let id = request.id();
-        if let Some(canceller) = &options.canceller {
-            driver.set_canceller(canceller.clone());
-        }
-        set(&mut driver, id, options.settings)?;
-        let drive = driver.drive();
-        let deadline = drive.within(options.timeout);
-        let mut serve = request.accept(drive, options.param, options.private_data, deadline, |drive, id| {
-            attach_with(drive, id, options.ece, attach)
-        })?;
-        let connected = driver.shake_hands(id, |drive| Ok(serve.poll(drive)?))?;
-        Ok(Connection::of(driver, connected))
+        let opening = Opening::accept(driver.drive(), request, options, attach)?;
+        Connection::open(driver, opening)
     }
 
     /// Rejects the request with `reason` as private data, at most 148 bytes.

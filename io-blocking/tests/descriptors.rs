@@ -42,8 +42,8 @@ fn round(host: &Host) {
     assert!(matches!(request.accept(&short(), qp), Err(Error::TimedOut { .. })));
     let canceller = Canceller::new().unwrap();
     canceller.cancel();
-    let options = Options { canceller: Some(canceller), ..patient() };
-    assert!(matches!(Connection::connect(host.device(), server(), &options, qp), Err(Error::Cancelled { .. })));
+    let cancelled = Connection::observed(host.device(), (), Some(canceller), server(), &patient(), qp);
+    assert!(matches!(cancelled, Err(Error::Cancelled { .. })));
     let ((mut active, _qp), (mut passive, _other_qp)) = connected(host);
     let answer = std::thread::spawn(move || {
         passive.wait_closed(SOON).unwrap();

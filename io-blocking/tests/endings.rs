@@ -128,10 +128,11 @@ fn a_connect_is_cancelled() {
     let host = host();
     let mut listener = Listener::bind(host.device(), server()).unwrap();
     let canceller = Canceller::new().unwrap();
-    let options = Options { canceller: Some(canceller.clone()), timeout: FOR_EVER, ..Options::default() };
-    let device = host.device();
+    let options = Options { timeout: FOR_EVER, ..Options::default() };
+    let (device, of_connect) = (host.device(), Some(canceller.clone()));
     thread::scope(|scope| {
-        let connecting = scope.spawn(move || Connection::connect(device, server(), &options, qp).map(drop));
+        let connecting =
+            scope.spawn(move || Connection::observed(device, (), of_connect, server(), &options, qp).map(drop));
         // After the request has arrived, the client waits for the reply.
         let _unanswered = listener.accept(SOON).unwrap();
         canceller.cancel();
@@ -141,9 +142,10 @@ fn a_connect_is_cancelled() {
 
 #[test]
 fn an_accept_is_cancelled() {
-    let (mut client, incoming) = incoming(&host());
+    let (mut client, mut incoming) = incoming(&host());
     let canceller = Canceller::new().unwrap();
-    let options = Options { canceller: Some(canceller.clone()), timeout: FOR_EVER, ..Options::default() };
+    incoming.parts().1.set_canceller(canceller.clone());
+    let options = Options { timeout: FOR_EVER, ..Options::default() };
     thread::scope(|scope| {
         let accepting = scope.spawn(move || incoming.accept(&options, qp).map(drop));
         assert_eq!(client.awaits().cm(), Some(CmEvent::ConnectResponse));

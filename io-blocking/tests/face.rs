@@ -116,7 +116,7 @@ fn options_are_set_before_anything_else() {
     let host = host();
     let settings = [CmOption::Tos(32), CmOption::AckTimeout(14)];
     let ece = Some(Ece { vendor_id: 0x1234, options: 5 });
-    let listen = ListenOptions { settings: &[CmOption::ReuseAddr(true)], backlog: 4, ..ListenOptions::default() };
+    let listen = ListenOptions { settings: &[CmOption::ReuseAddr(true)], backlog: 4 };
     let mut listener = Listener::bind_with(host.device(), server(), &listen).unwrap();
     let passive = thread::spawn(move || {
         let mut incoming = listener.accept(SOON).unwrap();

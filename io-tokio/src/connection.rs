@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmid_io_common::attach_with;
+use cmid_io_common::{Opening, Options};
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
-use cmid_proto::handshake::{BoxError, Connected, Dial};
-use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam, Refused, RequestKind};
+use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
 
 use crate::clock;
-use crate::options::Options;
-use crate::port::{Port, until};
+use crate::driver::{Tokio, Watches, until};
+use crate::port::Port;
 use crate::watch::Watch;
 
 /// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
@@ -80,26 +80,22 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
-        let mut port = Port::new(device, observer, Limits::SINGLE, options.settings)?;
-        let deadline = clock::now().after(options.timeout);
-        let mut dial = Dial::start_on(&mut port.drive, port.id, &options.to(peer), deadline)?;
-        let mut attach = Some(attach);
-        let connected = port.shake_hands(|drive| {
-            let connected = dial.poll(drive, |drive, id| {
-                let attach = attach.take().ok_or(Refused::NoSuchId { id, request: RequestKind::AttachQp })?;
-                attach_with(drive, id, options.ece, attach)
-            })?;
-            Ok(connected)
-        });
-        let connected = connected.await?;
-        Ok(Connection::of(port, connected))
+        let mut driver = Tokio::observed(device, Limits::SINGLE, observer);
+        let opening = Opening::connect(driver.drive(), peer, options, attach)?;
+        Connection::open(Port::of(driver, opening.id()), opening).await
     }
 
-    /// Wraps the id of a handshake.
-    pub(crate) fn of<Q>(port: Port<D, O>, connected: Connected<(D::Cq, Q)>) -> (Self, Q) {
-        let Connected { attached: (cq, attached), param, private_data, .. } = connected;
+    /// Waits for the end of a connect or accept.
+    pub(crate) async fn open<Q, E: Into<BoxError>, F>(
+        mut port: Port<D, O>,
+        opening: Opening<(D::Cq, Q), F>,
+    ) -> io::Result<(Self, Q)>
+    where
+        F: FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
+    {
+        let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(opening).await?;
         let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
-        (Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached)
+        Ok((Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached))
     }
 
     /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
@@ -125,7 +121,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.local_addr(self.port.id)?)
+        Ok(self.port.driver.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the peer's address.
@@ -133,12 +129,12 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.peer_addr(self.port.id)?)
+        Ok(self.port.driver.drive.peer_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
-        (self.port.id, &mut self.port.drive)
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+        (self.port.id, &mut self.port.driver.drive)
     }
 
     /// Returns the CQ, to poll it without waiting.
@@ -150,7 +146,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// runtime that polls it, which may be on another thread. Nothing is lost in between: events and completions wait in
     /// the kernel.
     pub fn leave_runtime(&mut self) {
-        self.port.leave_runtime();
+        self.port.driver.leave_runtime();
         self.watch = Watch::default();
     }
 
@@ -242,7 +238,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
                 return ended;
             }
         } else {
-            self.port.drive.disconnect(self.port.id, end)?;
+            self.port.driver.drive.disconnect(self.port.id, end)?;
         }
         loop {
             // What was read before the limit counts.
@@ -252,10 +248,10 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             } else if clock::now() >= end {
                 return Err(Errno::ETIMEDOUT.into());
             }
-            let due = self.port.drive.next_timeout().map_or(end, |due| due.min(end));
-            until(clock::instant(due), |context| self.port.poll_readable(context)).await?;
+            let due = self.port.driver.drive.next_timeout().map_or(end, |due| due.min(end));
+            until(clock::instant(due), |context| self.port.driver.poll_readable(context)).await?;
         }
-        match self.port.drive.core().sync_result(self.port.id) {
+        match self.port.driver.drive.core().sync_result(self.port.id) {
             Some(Err(errno)) => Err(errno.into()),
             Some(Ok(())) | None => Ok(()),
         }
@@ -266,7 +262,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         self.port.settle()?;
         let mut state = self.port.state();
         if state == State::PeerClosed {
-            self.port.drive.disconnect(self.port.id, Time::NEVER)?;
+            self.port.driver.drive.disconnect(self.port.id, Time::NEVER)?;
             state = self.port.state();
         }
         let failures = [(State::Removed, Errno::ENODEV), (State::Failed, Errno::ECONNRESET)];
@@ -284,7 +280,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_notified = self.watch.poll(self.cq.fd(), context)?.is_ready();
         self.is_armed &= !is_notified;
-        match self.port.poll_readable(context)? {
+        match self.port.driver.poll_readable(context)? {
             Poll::Pending if !is_notified => Poll::Pending,
             Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
         }
@@ -292,6 +288,6 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
 
     /// The nearest deadline.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.port.drive.next_timeout().into_iter().chain(self.flushed_by).min()
+        self.port.driver.drive.next_timeout().into_iter().chain(self.flushed_by).min()
     }
 }

@@ -14,8 +14,8 @@
 //! [`Connection::leave_runtime`]. It has its own event channel, so no call of the kernel is necessary.
 //!
 //! The cost of a channel of its own: a listener has 2 descriptors, a connection 4, two of which are for its CQ; the
-//! device has its own. One of each two is the duplicate that the runtime has registered. To serve many more connections than descriptors, use
-//! `cmid-epoll`, where ids share channels.
+//! device has its own. One of each two is the duplicate that the runtime has registered. To serve many more connections than
+//! descriptors, use [`Tokio`], where ids share channels.
 //!
 //! # Cancel safety
 //!
@@ -83,14 +83,15 @@
 mod channel;
 mod clock;
 mod connection;
+mod driver;
 mod listener;
-mod options;
 mod port;
 #[cfg(feature = "sim")]
 mod sim_time;
 mod watch;
 
 pub use channel::{ByteStream, Channel, Message};
+pub use cmid_io_common::{ListenOptions, Options};
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
@@ -99,8 +100,8 @@ pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use connection::Connection;
+pub use driver::{Tokio, Watches};
 pub use listener::{Incoming, Listener};
-pub use options::{ListenOptions, Options};
 #[cfg(feature = "sim")]
 pub use sim_time::advance_with_clock;
 

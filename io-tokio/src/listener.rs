@@ -3,17 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 
-use cmid_io_common::attach_with;
+use cmid_io_common::{ListenOptions, Opening, Options, set};
 use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::handshake;
 use cmid_proto::handshake::BoxError;
-use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, ReceivedParam, State};
+use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, State};
 use tokio::task::consume_budget;
 
-use crate::clock;
 use crate::connection::Connection;
-use crate::options::{ListenOptions, Options};
-use crate::port::{Port, drive};
+use crate::driver::{Tokio, Watches};
+use crate::port::Port;
 
 /// Limit of requests that a listener has read from the kernel and the application has not taken.
 const WAITING: u32 = 1024;
@@ -52,10 +51,13 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     pub fn observed(device: D, observer: O, addr: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Self> {
         // One channel for the listener, and one for a request that moves to its own drive.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
-        let mut port = Port::new(device, observer, limits, options.settings)?;
-        port.drive.bind(port.id, addr)?;
-        port.drive.listen(port.id, options.backlog)?;
-        Ok(Listener { port })
+        let mut driver = Tokio::observed(device, limits, observer);
+        let drive = driver.drive();
+        let id = drive.create_id(None, PortSpace::Tcp)?;
+        set(drive, id, options.settings)?;
+        drive.bind(id, addr)?;
+        drive.listen(id, options.backlog)?;
+        Ok(Listener { port: Port::of(driver, id) })
     }
 
     /// Returns the address of the listener.
@@ -63,17 +65,17 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.local_addr(self.port.id)?)
+        Ok(self.port.driver.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
-        (self.port.id, &mut self.port.drive)
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+        (self.port.id, &mut self.port.driver.drive)
     }
 
     /// As [`Connection::leave_runtime`].
     pub fn leave_runtime(&mut self) {
-        self.port.leave_runtime();
+        self.port.driver.leave_runtime();
     }
 
     /// Waits for the next connection request.
@@ -109,12 +111,12 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
 
     /// Moves a new id to its own drive, which another thread can use.
     fn hand_over(&mut self, request: Event) -> io::Result<Incoming<D, O>> {
-        let from = &mut self.port.drive;
+        let from = &mut self.port.driver.drive;
         let request = handshake::Incoming::new(from, request).map_err(|_not_a_request| Errno::EINVAL)?;
         let released = request.release(from)?;
-        let mut drive = drive(from.device().sibling(), from.observer().sibling(), Limits::SINGLE);
-        let request = released.adopt(&mut drive, None)?;
-        Ok(Incoming { port: Port::of(drive, request.id()), request })
+        let mut driver = Tokio::observed(from.device().sibling(), Limits::SINGLE, from.observer().sibling());
+        let request = released.adopt(driver.drive(), None)?;
+        Ok(Incoming { port: Port::of(driver, request.id()), request })
     }
 }
 
@@ -143,7 +145,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.peer_addr(self.port.id)?)
+        Ok(self.port.driver.drive.peer_addr(self.port.id)?)
     }
 
     /// Returns the local address that the peer connected to.
@@ -151,13 +153,13 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// # Errors
     /// The errno of the device.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.port.drive.local_addr(self.port.id)?)
+        Ok(self.port.driver.drive.local_addr(self.port.id)?)
     }
 
     /// Returns the id and its drive, for requests that this type does not have, such as reading the peer's options of
     /// enhanced connection establishment. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, (), O>) {
-        (self.port.id, &mut self.port.drive)
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+        (self.port.id, &mut self.port.driver.drive)
     }
 
     /// Rejects the request with `reason` as private data, at most 148 bytes.
@@ -166,7 +168,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// Refused if the reason is too long, or `EINVAL` if the peer no longer waits.
     pub fn reject(self, reason: &[u8]) -> io::Result<()> {
         let Incoming { mut port, request } = self;
-        Ok(request.reject(&mut port.drive, reason)?)
+        Ok(request.reject(&mut port.driver.drive, reason)?)
     }
 }
 
@@ -187,13 +189,7 @@ impl<D: DataPath, O: Observer> Incoming<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Connection<D, O>, Q)> {
         let Incoming { mut port, request } = self;
-        port.set(options.settings)?;
-        let deadline = clock::now().after(options.timeout);
-        let (param, private_data) = (options.param, options.private_data);
-        let mut serve = request.accept(&mut port.drive, param, private_data, deadline, |drive, id| {
-            attach_with(drive, id, options.ece, attach)
-        })?;
-        let connected = port.shake_hands(|drive| Ok(serve.poll(drive)?)).await?;
-        Ok(Connection::of(port, connected))
+        let opening = Opening::accept(&mut port.driver.drive, request, options, attach)?;
+        Connection::open(port, opening).await
     }
 }

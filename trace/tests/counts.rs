@@ -83,7 +83,7 @@ fn siblings_count_together() {
     let (ours, counts) = counting();
     let mut listener = Listener::observed(host.device(), ours, there, &ListenOptions::default()).unwrap();
     let ((client, theirs), device) = (counting(), host.device());
-    let connect = move || Connection::observed(device, client, there, &Options::default(), attach).unwrap();
+    let connect = move || Connection::observed(device, client, None, there, &Options::default(), attach).unwrap();
     let client = thread::spawn(connect);
     let server = listener.accept(SOON).unwrap().accept(&Options::default(), attach).unwrap();
     drop((client.join().unwrap(), server));
@@ -101,7 +101,7 @@ fn deadlines_of_synchronous_mode_count() {
     let _listener = Listener::bind(host.device(), there).unwrap();
     let (counting, counts) = counting();
     let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
-    let failed = Connection::observed(host.device(), counting, there, &options, attach).map(drop).unwrap_err();
+    let failed = Connection::observed(host.device(), counting, None, there, &options, attach).map(drop).unwrap_err();
     assert!(matches!(failed, cmid_blocking::Error::TimedOut { during: "connect" }), "{failed}");
     assert_eq!((counts.deadlines(RequestKind::Connect), counts.deadlines(RequestKind::ResolveAddr)), (1, 0));
 }

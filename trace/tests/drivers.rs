@@ -162,7 +162,7 @@ fn blocking() {
         connection.disconnect(SOON).unwrap();
     });
     let options = Options { private_data: b"hello", ..Options::default() };
-    let (mut connection, _qp) = Connection::observed(host.device(), trace(), there, &options, qp).unwrap();
+    let (mut connection, _qp) = Connection::observed(host.device(), trace(), None, there, &options, qp).unwrap();
     connection.disconnect(SOON).unwrap();
     server.join().unwrap();
     drop(connection);

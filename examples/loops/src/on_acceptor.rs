@@ -11,8 +11,7 @@ use cmid_epoll::proto::handshake::Incoming;
 use cmid_epoll::proto::{Acks, PortSpace};
 use cmid_epoll::{Config, Epoll, Waker};
 
-use crate::program::{CLIENTS, clients};
-use crate::reactor::react;
+use crate::reactor::{CLIENTS, clients, react};
 
 const REACTORS: usize = 2;
 

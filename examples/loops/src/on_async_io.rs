@@ -1,8 +1,11 @@
 //! A task that waits with async-io, which is built on the crate `polling`.
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::Poll;
 
 use async_io::Async;
 use cmid_epoll::proto::Next;
@@ -17,25 +20,29 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     async_io::block_on(async {
         let mut driver = Epoll::new(device, Config::default())?;
         let mut program = Program::start(driver.drive(), address)?;
-        // The descriptor is never read, so it need not be made non-blocking.
-        let readable = Async::new_nonblocking(driver.as_fd().try_clone_to_owned()?)?;
-        let mut cq: Option<Async<OwnedFd>> = None;
+        // The descriptors are never read, so they need not be made non-blocking.
+        let mut fds = vec![Async::new_nonblocking(driver.as_fd().try_clone_to_owned()?)?];
         loop {
+            let is_done = program.turn(driver.drive(), |cq| {
+                fds.push(Async::new_nonblocking(cq.try_clone_to_owned()?)?);
+                Ok(())
+            })?;
             // async-io reports readiness once per wait, so the turns are repeated until one has no work.
-            while let Next::Deliver | Next::Again = driver.turn()? {
-                program.take_events(driver.drive())?;
+            if let Next::Deliver | Next::Again = driver.turn()? {
+                continue;
             }
-            if program.is_done() {
+            if is_done {
                 return Ok(());
             }
-            match (&cq, program.cq_fd()) {
-                (None, Some(fd)) => cq = Some(Async::new_nonblocking(fd.try_clone_to_owned()?)?),
-                (None, None) => readable.readable().await?,
-                (Some(completions), _) => {
-                    futures_lite::future::or(readable.readable(), completions.readable()).await?;
-                    program.take_completions(driver.drive())?;
-                }
-            }
+            let mut waits: Vec<_> = fds.iter().map(Async::readable).collect();
+            poll_fn(|context| {
+                let ready = waits.iter_mut().find_map(|wait| match Pin::new(wait).poll(context) {
+                    Poll::Ready(ready) => Some(ready),
+                    Poll::Pending => None,
+                });
+                ready.map_or(Poll::Pending, Poll::Ready)
+            })
+            .await?;
         }
     })
 }

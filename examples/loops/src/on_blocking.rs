@@ -3,33 +3,22 @@
 use std::io;
 use std::net::SocketAddr;
 use std::thread;
-use std::time::Duration;
 
-use cmid_blocking::proto::datapath::{DataPath, SendWr, prelude::*};
-use cmid_blocking::{Connection, Listener, Options, Ready};
+use cmid_blocking::proto::datapath::{Completion, DataPath, QpParts, SendWr, prelude::*};
+use cmid_blocking::{Connection, Listener, Options};
 
-use crate::program::{MESSAGE, PARAM, attach};
-
-const LIMIT: Duration = Duration::from_secs(10);
+use crate::program::{LIMIT, MESSAGE, attach, param};
 
 fn serve<D: DataPath>(mut listener: Listener<D>, options: &Options<'_>) -> io::Result<()> {
     let incoming = listener.accept(LIMIT)?;
-    let (mut connection, (_qp, mut cq, mr)) = incoming.accept(options, attach::<D>)?;
-    let done = loop {
-        if let Some(done) = cq.poll_one()? {
-            break done;
-        }
-        // The event is the end of the connection.
-        if let Ready::Event(event) = connection.wait_for(Some(cq.fd()), LIMIT)? {
-            return Err(io::Error::other(event.to_string()));
-        }
-        cq.take_notifications()?;
-        cq.arm()?;
-    };
-    let mut bytes = [0; MESSAGE.len()];
+    let (mut connection, (QpParts { mut cq, qp: _qp, .. }, mr)) = incoming.accept(options, attach::<D>)?;
+    let (mut done, mut bytes) = ([Completion::default()], [0; MESSAGE.len()]);
+    if connection.next_completions(&mut cq, &mut done, LIMIT)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     mr.read(0, &mut bytes)?;
-    if !done.is_success() || bytes != MESSAGE {
-        return Err(io::Error::other(format!("a receive ended with {}: {bytes:?}", done.status)));
+    if !done[0].is_success() || bytes != MESSAGE {
+        return Err(io::Error::other(format!("a receive ended with {}: {bytes:?}", done[0].status)));
     }
     Ok(connection.disconnect(LIMIT)?)
 }
@@ -37,14 +26,14 @@ fn serve<D: DataPath>(mut listener: Listener<D>, options: &Options<'_>) -> io::R
 /// # Errors
 /// A step failed or took too long.
 pub fn run<D: DataPath + 'static>(device: D, address: SocketAddr) -> io::Result<()> {
-    let options = Options { param: PARAM, timeout: LIMIT, ..Options::default() };
+    let options = Options { param: param(), timeout: LIMIT, ..Options::default() };
     let listener = Listener::bind(device.sibling(), address)?;
     let server = thread::spawn({
         let options = options.clone();
         move || serve(listener, &options)
     });
-    let (mut connection, (mut qp, _cq, mr)) = Connection::connect(device, address, &options, attach::<D>)?;
-    qp.post_send(SendWr::send(2, mr.sge(0..MESSAGE.len())))?;
+    let (mut connection, (mut parts, mr)) = Connection::connect(device, address, &options, attach::<D>)?;
+    parts.qp.post_send(SendWr::send(2, mr.sge(0..MESSAGE.len())))?;
     connection.wait_closed(LIMIT)?;
     connection.disconnect(LIMIT)?;
     server.join().map_err(|_| io::Error::other("the server panicked"))?

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cmid_epoll::proto::Next;
 use cmid_epoll::proto::datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
 
@@ -33,17 +32,14 @@ fn poll<D: DataPath>(device: D, address: SocketAddr, market: &UdpSocket) -> io::
     let mut driver = Epoll::new(device, Config::default())?;
     let mut program = Program::start(driver.drive(), address)?;
     let (mut rounds, mut ticks, mut tick) = ((0..ROUNDS).cycle(), 0_u32, [0; 64]);
-    while !program.is_done() || ticks == 0 {
+    while !program.turn(driver.drive(), |_cq| Ok(()))? || ticks == 0 {
         while market.recv(&mut tick).is_ok() {
             ticks += 1;
         }
-        program.take_completions(driver.drive())?;
         if rounds.next() == Some(0) {
             let _clock = driver.drive().within(Duration::ZERO);
             driver.drive().readable_all();
-            while let Next::Deliver | Next::Again = driver.drive().run(64) {
-                program.take_events(driver.drive())?;
-            }
+            let _next_round = driver.drive().run(64);
         }
     }
     Ok(())

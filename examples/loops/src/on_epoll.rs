@@ -7,12 +7,12 @@ use cmid_epoll::proto::Next;
 use cmid_epoll::proto::datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
 use rustix::event::epoll;
+use rustix::io::retry_on_intr;
 
 use crate::Program;
 
-/// The descriptors of the loop.
-const DRIVER: u64 = 0;
-const CQ: u64 = 1;
+/// Any descriptor ends the wait; the turns find out what it was.
+const NO_DATA: epoll::EventData = epoll::EventData::new_u64(0);
 
 /// # Errors
 /// The errors of the program and of epoll.
@@ -20,28 +20,18 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
     let mut program = Program::start(driver.drive(), address)?;
     let outer = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&outer, &driver, epoll::EventData::new_u64(DRIVER), epoll::EventFlags::IN)?;
-    let mut has_cq = false;
-    let mut reports = Vec::with_capacity(8);
+    epoll::add(&outer, &driver, NO_DATA, epoll::EventFlags::IN)?;
+    let mut reports: Vec<epoll::Event> = Vec::with_capacity(8);
     loop {
-        // Also needed after requests: a turn arms the descriptor for their events and deadlines.
-        while let Next::Deliver | Next::Again = driver.turn()? {
-            program.take_events(driver.drive())?;
+        let is_done = program.turn(driver.drive(), |cq| Ok(epoll::add(&outer, cq, NO_DATA, epoll::EventFlags::IN)?))?;
+        // After the requests of the program: a turn arms the descriptor for their events and deadlines.
+        if let Next::Deliver | Next::Again = driver.turn()? {
+            continue;
         }
-        if program.is_done() {
+        if is_done {
             return Ok(());
         }
-        if let Some(fd) = program.cq_fd().filter(|_| !has_cq) {
-            epoll::add(&outer, fd, epoll::EventData::new_u64(CQ), epoll::EventFlags::IN)?;
-            has_cq = true;
-        }
         reports.clear();
-        match epoll::wait(&outer, rustix::buffer::spare_capacity(&mut reports), None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if reports.iter().any(|report: &epoll::Event| report.data.u64() == CQ) {
-            program.take_completions(driver.drive())?;
-        }
+        retry_on_intr(|| epoll::wait(&outer, rustix::buffer::spare_capacity(&mut reports), None))?;
     }
 }

@@ -11,14 +11,10 @@ use io_uring::{IoUring, cqueue, opcode, types};
 
 use crate::Program;
 
-/// The user data of the two polls.
-const DRIVER: u64 = 0;
-const CQ: u64 = 1;
-
-/// Submits a multishot poll of a descriptor.
+/// Submits a multishot poll of a descriptor, which is its user data.
 #[allow(unsafe_code, reason = "io-uring has no safe submission")]
-fn poll(ring: &mut IoUring, fd: RawFd, user_data: u64) -> io::Result<()> {
-    let entry = opcode::PollAdd::new(types::Fd(fd), 1 /* POLLIN */).multi(true).build().user_data(user_data);
+fn poll(ring: &mut IoUring, fd: RawFd) -> io::Result<()> {
+    let entry = opcode::PollAdd::new(types::Fd(fd), 1 /* POLLIN */).multi(true).build().user_data(fd as u64);
     // SAFETY: the entry of a poll contains no pointers, only the number of a descriptor, which the kernel checks.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)
 }
@@ -29,31 +25,20 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
     let mut program = Program::start(driver.drive(), address)?;
     let mut ring = IoUring::new(8)?;
-    poll(&mut ring, driver.as_raw_fd(), DRIVER)?;
-    let mut has_cq = false;
+    poll(&mut ring, driver.as_raw_fd())?;
     loop {
+        let is_done = program.turn(driver.drive(), |cq| poll(&mut ring, cq.as_raw_fd()))?;
         // A completion reports an edge, so the turns are repeated until one has no work.
-        while let Next::Deliver | Next::Again = driver.turn()? {
-            program.take_events(driver.drive())?;
+        if let Next::Deliver | Next::Again = driver.turn()? {
+            continue;
         }
-        if program.is_done() {
+        if is_done {
             return Ok(());
         }
-        if let Some(fd) = program.cq_fd().filter(|_| !has_cq) {
-            poll(&mut ring, fd.as_raw_fd(), CQ)?;
-            has_cq = true;
-        }
         ring.submit_and_wait(1)?;
-        let ready: Vec<_> = ring.completion().map(|done| (done.user_data(), cqueue::more(done.flags()))).collect();
-        for (user_data, more) in ready {
-            if user_data == CQ {
-                program.take_completions(driver.drive())?;
-            }
-            let fd = if user_data == CQ { program.cq_fd().map(|fd| fd.as_raw_fd()) } else { Some(driver.as_raw_fd()) };
-            // The kernel may end a multishot poll at any time.
-            if let Some(fd) = fd.filter(|_| !more) {
-                poll(&mut ring, fd, user_data)?;
-            }
-        }
+        // The kernel may end a multishot poll at any time.
+        let ended = ring.completion().filter(|done| !cqueue::more(done.flags()));
+        let fds: Vec<_> = ended.filter_map(|done| RawFd::try_from(done.user_data()).ok()).collect();
+        fds.into_iter().try_for_each(|fd| poll(&mut ring, fd))?;
     }
 }

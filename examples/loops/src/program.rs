@@ -5,64 +5,42 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use cmid_blocking::{Connection, Options};
-use cmid_epoll::proto::datapath::Attaching;
-use cmid_epoll::proto::datapath::{Caps, CreateError, DataPath, SendWr, prelude::*};
-use cmid_epoll::proto::handshake::{Dial, DialTo, Incoming, Serve};
-use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, Poller, PortSpace, Time};
+use cmid_epoll::proto::datapath::{Access, Attaching, CreateError, DataPath, QpParts, SendWr, prelude::*};
+use cmid_epoll::proto::handshake::{DialTo, Incoming, Session};
+use cmid_epoll::proto::{Acks, ChannelKey, ConnParam, Drive, IdKey, Poller, PortSpace};
 
 /// The message of the client.
 pub const MESSAGE: &[u8] = b"hello";
 
 /// The limit of each step.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// The parameters of both sides: within the limits of every device.
-pub(crate) const PARAM: ConnParam = ConnParam {
-    responder_resources: 1,
-    initiator_depth: 1,
-    flow_control: false,
-    // With 7, soft-RoCE would retry forever (hazard P48).
-    retry_count: 6,
-    rnr_retry_count: 7,
-    srq: false,
-    qp_num: 0,
-};
+/// The parameters of both sides. With 7 retries, soft-RoCE would retry forever (hazard P48).
+pub(crate) fn param() -> ConnParam {
+    ConnParam { responder_resources: 1, initiator_depth: 1, retry_count: 6, ..ConnParam::default() }
+}
 
-/// A QP with its CQ and its memory.
-pub type Attached<D> = (<D as DataPath>::Qp, <D as DataPath>::Cq, <D as DataPath>::Mr);
+/// A QP with its CQ, and its memory.
+pub type Attached<D> = (QpParts<D>, <D as DataPath>::Mr);
 
 /// Creates a QP with its CQ and its memory, and posts a receive.
 ///
 /// # Errors
 /// The errno of the device.
 pub fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<Attached<D>, CreateError> {
-    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-    let access = cmid_epoll::proto::memory::Access::LOCAL_WRITE;
-    let mr = pd.register(MESSAGE.to_vec(), access).map_err(|(_, error)| error.errno())?;
-    let mut qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
-    qp.post_recv(1, mr.sge(0..MESSAGE.len()))?;
-    cq.arm()?;
-    Ok((qp, cq, mr))
+    let mut parts = device.qp(to).attach()?;
+    let mr = parts.pd.register(MESSAGE.to_vec(), Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+    parts.qp.post_recv(1, mr.sge(0..MESSAGE.len()))?;
+    Ok((parts, mr))
 }
 
 /// A server and a client.
+#[derive(Debug)]
 pub struct Program<D: DataPath> {
     channel: ChannelKey,
-    listener: IdKey,
-    dial: Dial<Attached<D>>,
-    serve: Option<Serve<Attached<D>>>,
-    /// The two ends of the connection.
-    client: Option<(IdKey, Attached<D>)>,
-    server: Option<(IdKey, Attached<D>)>,
-    received: bool,
-    ended: usize,
-}
-
-impl<D: DataPath> std::fmt::Debug for Program<D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("received", &self.received).field("ended", &self.ended).finish_non_exhaustive()
-    }
+    client: IdKey,
+    sessions: Vec<Session<Attached<D>>>,
+    has_arrived: bool,
 }
 
 impl<D: DataPath> Program<D> {
@@ -75,108 +53,50 @@ impl<D: DataPath> Program<D> {
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address)?;
         drive.listen(listener, 4)?;
-        let to = DialTo { param: PARAM, ..DialTo::new(address) };
-        let deadline = drive.within(LIMIT);
-        let dial = Dial::start(drive, Some(channel), &to, deadline)?;
-        Ok(Program { channel, listener, dial, serve: None, client: None, server: None, received: false, ended: 0 })
+        let client = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        let to = DialTo { param: param(), ..DialTo::new(address) };
+        let sessions = vec![Session::connect(drive, client, &to, LIMIT)?];
+        Ok(Program { channel, client, sessions, has_arrived: false })
     }
 
-    /// Whether the message has arrived and both sides have disconnected.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.ended == 2
-    }
-
-    /// The descriptor of the server's CQ, once the server is connected.
-    #[must_use]
-    pub fn cq_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.server.as_ref().map(|(_, (_, cq, _))| cq.fd())
-    }
-
-    /// Handles all events.
+    /// Handles all events and completions: the client sends the message, the server checks it and disconnects. `watch` is
+    /// called with the descriptor of each CQ: the loop then waits for it too. Returns true when both sides have ended.
     ///
     /// # Errors
     /// A handshake failed, or the connection ended without the message.
-    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> io::Result<()> {
+    pub fn turn<P: Poller<D>>(
+        &mut self,
+        drive: &mut Drive<D, P>,
+        mut watch: impl FnMut(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<bool> {
         while let Some(event) = drive.next_event(self.channel) {
-            match Incoming::new(drive, event) {
-                Ok(incoming) => {
-                    let deadline = drive.within(LIMIT);
-                    self.serve = Some(
-                        incoming.accept(drive, PARAM, &[], deadline, |drive, id| drive.attach_qp(id, attach::<D>))?,
-                    );
+            let event = match Incoming::new(drive, event) {
+                Ok(request) => {
+                    self.sessions.push(Session::accept(drive, request, param(), &[], LIMIT, attach::<D>)?);
+                    continue;
                 }
-                Err(event) => self.take_event(drive, event)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn take_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: Event) -> io::Result<()> {
-        let id = event.id;
-        if id == self.dial.id() && !self.dial.is_over() {
-            let connected = self.dial.handle(drive, event, |drive, id| drive.attach_qp(id, attach::<D>))?;
-            if let Some(connected) = connected {
-                let (mut qp, cq, mr) = connected.attached;
+                Err(event) => event,
+            };
+            let Some(session) = self.sessions.iter_mut().find(|it| it.id() == event.id) else { continue };
+            let Some(connected) = session.handle(drive, event, attach::<D>)? else { continue };
+            let (QpParts { qp, cq, .. }, mr) = &mut connected.attached;
+            watch(cq.fd())?;
+            if connected.id == self.client {
                 qp.post_send(SendWr::send(2, mr.sge(0..MESSAGE.len())))?;
-                self.client = Some((id, (qp, cq, mr)));
             }
-            return Ok(());
         }
-        if let Some(serve) = self.serve.as_mut().filter(|serve| serve.id() == id && !serve.is_over()) {
-            if let Some(connected) = serve.handle(drive, event)? {
-                self.server = Some((id, connected.attached));
-                // The message may have arrived before the event.
-                self.take_completions(drive)?;
+        for session in &mut self.sessions {
+            while let Some(done) = session.next_completion(drive)? {
+                let Some((_, mr)) = session.attached().filter(|_| done.wr_id == 1 && done.is_success()) else {
+                    continue;
+                };
+                let mut bytes = [0; MESSAGE.len()];
+                mr.read(0, &mut bytes)?;
+                self.has_arrived = bytes == MESSAGE;
+                session.disconnect(drive)?;
             }
-            return Ok(());
         }
-        let event = event.into_result()?;
-        if event.cm() == Some(CmEvent::Disconnected) {
-            if self.client.as_ref().is_some_and(|(client, _)| *client == id) {
-                drive.disconnect(id, Time::NEVER)?;
-            }
-            drive.detach_qp(id, |device, id| device.destroy_qp(id))?;
-            let _done = drive.destroy(id, Time::NEVER)?;
-            self.ended += 1;
-        }
-        if self.is_done() {
-            let _done = drive.destroy(self.listener, Time::NEVER)?;
-        }
-        Ok(())
+        let is_over = self.sessions.len() == 2 && self.sessions.iter().all(Session::is_over);
+        if is_over && !self.has_arrived { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(is_over) }
     }
-
-    /// Handles the completions of the server: checks the message, and disconnects.
-    ///
-    /// # Errors
-    /// The receive failed, or the message has other bytes.
-    pub fn take_completions<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> io::Result<()> {
-        let Some((id, (_, cq, mr))) = &mut self.server else { return Ok(()) };
-        cq.take_notifications()?;
-        cq.arm()?;
-        while let Some(done) = cq.poll_one()? {
-            let mut bytes = [0; MESSAGE.len()];
-            mr.read(0, &mut bytes)?;
-            if !done.is_success() || bytes != MESSAGE {
-                return Err(io::Error::other(format!("a receive ended with {}: {bytes:?}", done.status)));
-            }
-            self.received = true;
-            let deadline = drive.within(LIMIT);
-            drive.disconnect(*id, deadline)?;
-        }
-        Ok(())
-    }
-}
-
-/// The number of connections of [`clients`].
-pub(crate) const CLIENTS: usize = 8;
-
-/// Connects and disconnects, one connection after the other.
-pub(crate) fn clients<D: DataPath>(device: &D, address: SocketAddr) -> io::Result<()> {
-    let options = Options { param: PARAM, timeout: LIMIT, ..Options::default() };
-    for _ in 0..CLIENTS {
-        let (mut connection, _attached) = Connection::connect(device.sibling(), address, &options, attach::<D>)?;
-        connection.disconnect(LIMIT)?;
-    }
-    Ok(())
 }

@@ -1,16 +1,18 @@
-//! A reactor that accepts the requests of its queue, into which the acceptor puts them
+//! A reactor that accepts the requests of its queue, into which the acceptor puts them, and the clients
 //! ([`on_acceptor`](crate::on_acceptor)).
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
+use cmid_blocking::{Connection, Options};
+use cmid_epoll::proto::Acks;
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::handshake::ReleasedIncoming;
-use cmid_epoll::proto::{Acks, CmEvent, Time};
+use cmid_epoll::proto::handshake::{ReleasedIncoming, Session};
 use cmid_epoll::{Config, Epoll, Waker};
 
-use crate::program::{PARAM, attach};
+use crate::program::{LIMIT, attach, param};
 
 /// Accepts the requests of its queue until the queue is closed and the connections have ended.
 pub(crate) fn react<D: DataPath>(
@@ -21,31 +23,38 @@ pub(crate) fn react<D: DataPath>(
     let mut driver = Epoll::new(device, Config::default())?;
     let on = driver.drive().open_channel(Acks::OnDelivery)?;
     started.send(driver.waker()?).map_err(io::Error::other)?;
-    let (mut serves, mut connections) = (HashMap::new(), HashMap::new());
+    let mut sessions = HashMap::new();
     loop {
         match requests.try_recv() {
             Ok(released) => {
                 let incoming = released.adopt(driver.drive(), Some(on))?;
-                let serve = incoming
-                    .accept(driver.drive(), PARAM, &[], Time::NEVER, |drive, id| drive.attach_qp(id, attach::<D>))?;
-                serves.insert(serve.id(), serve);
+                let session = Session::accept(driver.drive(), incoming, param(), &[], LIMIT, attach::<D>)?;
+                sessions.insert(session.id(), session);
                 continue;
             }
-            Err(TryRecvError::Disconnected) if serves.is_empty() && connections.is_empty() => return Ok(()),
+            Err(TryRecvError::Disconnected) if sessions.is_empty() => return Ok(()),
             Err(TryRecvError::Disconnected | TryRecvError::Empty) => driver.wait(None)?,
         }
         while let Some(event) = driver.drive().next_event(on) {
-            let id = event.id;
-            if let Some(serve) = serves.get_mut(&id) {
-                if let Some(connected) = serve.handle(driver.drive(), event)? {
-                    connections.insert(id, connected);
-                    serves.remove(&id);
-                }
-            } else if event.into_result()?.cm() == Some(CmEvent::Disconnected) {
-                driver.drive().disconnect(id, Time::NEVER)?;
-                let _done = driver.drive().destroy(id, Time::NEVER)?;
-                connections.remove(&id);
-            }
+            let Some(session) = sessions.get_mut(&event.id) else { continue };
+            session.handle(driver.drive(), event, attach::<D>)?;
         }
+        for session in sessions.values_mut() {
+            while let Some(_flushed) = session.next_completion(driver.drive())? {}
+        }
+        sessions.retain(|_, session| !session.is_over());
     }
+}
+
+/// The number of connections of [`clients`].
+pub(crate) const CLIENTS: usize = 8;
+
+/// Connects and disconnects, one connection after the other.
+pub(crate) fn clients<D: DataPath>(device: &D, address: SocketAddr) -> io::Result<()> {
+    let options = Options { param: param(), timeout: LIMIT, ..Options::default() };
+    for _ in 0..CLIENTS {
+        let (mut connection, _attached) = Connection::connect(device.sibling(), address, &options, attach::<D>)?;
+        connection.disconnect(LIMIT)?;
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
+use cmid_io_common::Options;
 use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*};
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
 use cmid_proto::{Errno, Observer};
@@ -13,7 +14,6 @@ use super::{Channel, Work, invalid};
 use crate::clock;
 use crate::connection::Connection;
 use crate::listener::Incoming;
-use crate::options::Options;
 
 /// The QP of a channel and its memory.
 struct Attached<D: DataPath> {

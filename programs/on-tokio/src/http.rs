@@ -1,67 +1,81 @@
-//! HTTP/2 over RDMA: hyper on the bytes of a channel, as it is on a TCP stream.
+//! HTTP over RDMA and TCP: one axum service, to which a listener of byte streams is what a TCP listener is.
 
-use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 
+use axum::body::Bytes;
+use axum::routing::post as on_post;
+use axum::{Router, serve as serve_http};
 use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::proto::messages::MessagesConfig;
 use cmid_tokio::{ByteStream, Channel, Listener, Options};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response, client, server};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Answers each request with its body, and each connection in a task of its own. Does not end without an error.
-///
-/// # Errors
-/// The listener has failed, such as by the removal of its device.
-pub async fn serve<D: DataPath + 'static>(mut listener: Listener<D>) -> io::Result<()> {
+/// Connections that wait for the service.
+const WAITING: usize = 64;
+
+/// The listener of the service: connections whose accept has ended.
+struct Streams<D: DataPath> {
+    from: Receiver<(ByteStream<D>, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl<D: DataPath + 'static> axum::serve::Listener for Streams<D> {
+    type Io = ByteStream<D>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.from.recv().await {
+            Some(accepted) => accepted,
+            // The error of the listener ends the service.
+            None => pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+/// Accepts each connection in a task of its own, so that a slow peer delays no other one.
+async fn accept<D: DataPath + 'static>(
+    mut listener: Listener<D>,
+    to: Sender<(ByteStream<D>, SocketAddr)>,
+) -> io::Error {
     loop {
-        let incoming = listener.accept().await?;
+        let incoming = match listener.accept().await {
+            Ok(incoming) => incoming,
+            Err(error) => return error,
+        };
+        let to = to.clone();
         tokio::spawn(async move {
-            let serve = async {
+            let accepted = async {
+                let peer = incoming.peer_addr()?;
                 let channel = Channel::accept(incoming, MessagesConfig::default(), &Options::default()).await?;
-                let io = TokioIo::new(ByteStream::new(channel));
-                let builder = server::conn::http2::Builder::new(TokioExecutor::new());
-                builder.serve_connection(io, service_fn(echo)).await.map_err(io::Error::other)
+                io::Result::Ok((ByteStream::new(channel), peer))
             };
-            if let Err(error) = serve.await {
-                eprintln!("a connection has failed: {error:?}");
+            match accepted.await {
+                // Without a service it is closed.
+                Ok(accepted) => drop(to.send(accepted).await),
+                Err(error) => eprintln!("a connection has failed: {error}"),
             }
         });
     }
 }
 
-async fn echo(request: Request<Incoming>) -> Result<Response<Incoming>, Infallible> {
-    Ok(Response::new(request.into_body()))
-}
-
-/// Connects, posts so many bodies one after the other, of different lengths up to 100 kB, compares the answers, and closes
-/// the connection. Returns the number of bytes that came back.
+/// Answers each request on both listeners with its body. Does not end without an error.
 ///
 /// # Errors
-/// The connect or a request has failed, or an answer differs.
-pub async fn post<D: DataPath + 'static>(device: D, peer: SocketAddr, requests: u32) -> io::Result<usize> {
-    let channel = Channel::connect(device, peer, MessagesConfig::default(), &Options::default()).await?;
-    let io = TokioIo::new(ByteStream::new(channel));
-    let handshake = client::conn::http2::handshake(TokioExecutor::new(), io);
-    let (mut sender, connection) = handshake.await.map_err(io::Error::other)?;
-    let connection = tokio::spawn(connection);
-    let mut bytes = 0;
-    for number in 0..requests {
-        let body = Bytes::from(vec![number as u8; number as usize * 997 % 100_000]);
-        let request = Request::post("http://echo/").body(Full::new(body.clone())).map_err(io::Error::other)?;
-        let response = sender.send_request(request).await.map_err(io::Error::other)?;
-        let answer = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-        if answer != body {
-            return Err(io::Error::other(format!("body {number} came back as {} bytes", answer.len())));
-        }
-        bytes += answer.len();
+/// A listener has failed, such as by the removal of its device.
+pub async fn serve<D: DataPath + 'static>(rdma: Listener<D>, tcp: TcpListener) -> io::Result<()> {
+    let service = Router::new().route("/", on_post(|body: Bytes| async move { body }));
+    let (to, from) = channel(WAITING);
+    let streams = Streams { from, address: rdma.local_addr()? };
+    tokio::select! {
+        error = accept(rdma, to) => Err(error),
+        served = serve_http(streams, service.clone()).into_future() => served,
+        served = serve_http(tcp, service).into_future() => served,
     }
-    // The connection ends with its last sender: a goodbye of HTTP, and one of the channel.
-    drop(sender);
-    connection.await?.map_err(io::Error::other)?;
-    Ok(bytes)
 }

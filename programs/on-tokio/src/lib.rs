@@ -1,7 +1,8 @@
-//! An echo server and its clients on tokio, over any device: of messages, and of bodies of HTTP/2.
+//! An echo server and its clients on tokio, over any device: of messages, and of bodies of HTTP by axum.
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod http_client;
 mod port;
 
 use std::io;

@@ -10,7 +10,8 @@ use clap::{Parser, ValueEnum};
 use cmid_tokio::Listener;
 use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::sim::{Clock, Config, Fabric};
-use on_tokio::{give_up, http, ping, serve};
+use on_tokio::{give_up, http, http_client, ping, serve};
+use tokio::net::{TcpListener, TcpStream};
 
 /// A drop waits for nobody. An emulated machine may stall for a part of a second.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -28,9 +29,12 @@ struct Args {
     /// The address and port of the server.
     #[arg(long, default_value = "10.99.0.2:7471")]
     address: SocketAddr,
-    /// HTTP/2 requests instead of messages.
+    /// HTTP/2 requests instead of messages; of `both`, one more client is on TCP.
     #[arg(long)]
     http: bool,
+    /// The address and port of the HTTP server's TCP listener.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    tcp: SocketAddr,
     /// The number of connections at a time.
     #[arg(long, default_value_t = 4)]
     clients: u32,
@@ -76,10 +80,13 @@ async fn main() -> io::Result<()> {
 
 async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
     let (peer, messages, is_http) = (args.address, args.messages, args.http);
+    let mut by_tcp = None;
     if args.part != Part::Ping {
         let listener = Listener::bind(device.sibling(), peer)?;
+        let tcp = TcpListener::bind(args.tcp).await?;
+        by_tcp = Some(tcp.local_addr()?);
         let serving =
-            tokio::spawn(async move { if is_http { http::serve(listener).await } else { serve(listener).await } });
+            tokio::spawn(async move { if is_http { http::serve(listener, tcp).await } else { serve(listener).await } });
         if args.part == Part::Serve {
             return serving.await?;
         }
@@ -93,12 +100,19 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
     let clients: Vec<_> = (0..args.clients)
         .map(|_| device.sibling())
         .map(|device| match is_http {
-            true => tokio::spawn(http::post(device, peer, messages)),
+            true => {
+                tokio::spawn(
+                    async move { http_client::post(http_client::connect(device, peer).await?, messages).await },
+                )
+            }
             false => tokio::spawn(ping(device, peer, messages)),
         })
         .collect();
     for client in clients {
         println!("{} bytes came back", client.await??);
+    }
+    if let Some(by_tcp) = by_tcp.filter(|_| is_http) {
+        println!("{} bytes came back by TCP", http_client::post(TcpStream::connect(by_tcp).await?, messages).await?);
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(crate) fn ping<D: DataPath>(
     } else {
         log.print(&format!("connects to {address}"));
         let (connection, session) =
-            Connection::observed(device, trace, address, &options, |device, id| Session::new(device, id, plan))?;
+            Connection::observed(device, trace, None, address, &options, |device, id| Session::new(device, id, plan))?;
         converse(connection, session, plan, log)
     }
 }

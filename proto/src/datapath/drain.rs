@@ -159,7 +159,7 @@ fn check_ended<Q: QueuePair>(qp: &Q) -> Result<(), DrainError> {
 
 /// Posts the last request. Returns false if there is no room yet. Another refusal stays one, and leaves what it has found to
 /// the deadline.
-fn mark<Q: QueuePair>(qp: &mut Q) -> bool {
+pub(crate) fn mark<Q: QueuePair>(qp: &mut Q) -> bool {
     let nothing: [Sge<'_, Q::Mr>; 0] = [];
     let posted = qp.post_send(SendWr::send(Drain::MARK, nothing));
     !posted.is_err_and(|error| matches!(error.reason(), PostReason::QueueFull { .. }))

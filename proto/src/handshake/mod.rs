@@ -6,7 +6,8 @@
 //! it before the end. The module uses only the public requests of [`Drive`](crate::Drive), so it works with every
 //! driver.
 //!
-//! To connect again after a failure, see [`redial`](crate::redial).
+//! To connect again after a failure, see [`redial`](crate::redial). `Session` goes on after the handshake, to the end of
+//! the connection.
 //!
 //! - **On a channel**: pass each event of the id to [`Dial::handle`] or [`Serve::handle`].
 //! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
@@ -55,6 +56,8 @@ mod dial;
 mod error;
 mod incoming;
 mod serve;
+#[cfg(feature = "std")]
+mod session;
 mod wait;
 
 pub use crate::error::BoxError;
@@ -62,6 +65,8 @@ pub use dial::{Dial, DialTo};
 pub use error::HandshakeError;
 pub use incoming::{Incoming, ReleasedIncoming};
 pub use serve::Serve;
+#[cfg(feature = "std")]
+pub use session::Session;
 
 use crate::event::{Datagram, ReceivedParam};
 use crate::key::IdKey;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use args::Args;
 use clap::Parser;
 use cmid_conformance::{Report, Speed, entries};
-use cmid_harness::{Check, DeviceName, OnBlocking, OnEpoll, OnMio};
+use cmid_harness::{Check, DeviceName, OnBlocking, OnEpoll, OnMio, OnTokio};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
             set.add("mio", SimEnv::<OnMio<_>>::new());
             set.add("epoll", SimEnv::<OnEpoll<_>>::new());
             set.add("blocking", SimEnv::<OnBlocking<_>>::new());
+            set.add("tokio", SimEnv::<OnTokio<_>>::new());
         }),
         #[cfg(feature = "verbs")]
         DeviceName::Verbs => on(&args, |set| {
@@ -39,6 +40,10 @@ fn main() -> ExitCode {
             set.add("mio", VerbsEnv::<OnMio<_>>::with(rereg));
             set.add("epoll", VerbsEnv::<OnEpoll<_>>::with(rereg));
             set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
+            // It has a step of its own, whose outcomes are not recorded.
+            if args.driver == Some(cmid_conformance::DriverName::Tokio) {
+                set.add("tokio", VerbsEnv::<OnTokio<_>>::with(rereg));
+            }
         }),
         // Compiling the scenarios for a device takes minutes.
         #[cfg(feature = "verbs")]

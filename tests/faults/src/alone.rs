@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use cmid_harness::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio};
+use cmid_harness::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio, OnTokio};
 
 use crate::lanes::{FAILED, PASSED};
 use crate::{Killed, Link, LinkEnv, play, scenarios};
@@ -20,6 +20,10 @@ macro_rules! with_env {
             }
             DriverName::Blocking => {
                 let $env = LinkEnv::<OnBlocking<_>>::$make($link);
+                $then
+            }
+            DriverName::Tokio => {
+                let $env = LinkEnv::<OnTokio<_>>::$make($link);
                 $then
             }
         }

@@ -17,7 +17,7 @@ impl Drivers {
     pub fn names(self) -> &'static [DriverName] {
         match self {
             Drivers::Epoll => &[DriverName::Epoll],
-            Drivers::All => &DriverName::ALL,
+            Drivers::All => &DriverName::PLAIN,
         }
     }
 }

@@ -99,7 +99,7 @@ fn run(
     if chosen.is_empty() {
         return Err(Failure("no scenario is called that".into()));
     }
-    let drivers = driver.map_or(DriverName::ALL.to_vec(), |driver| vec![driver]);
+    let drivers = driver.map_or(DriverName::PLAIN.to_vec(), |driver| vec![driver]);
     let found = lanes::run(&chosen.repeat(times), &drivers, lanes, &environment(), |line| println!("{line}"))?;
     if let Some(path) = report {
         found.write(&path)?;

@@ -6,7 +6,9 @@ use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
 use cmid_proto::{Drive, Errno, Fault, Limits, Observer, Pollable, Poller};
+use cmid_tokio::{Tokio, Watches};
 use mio::{Events, Poll};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::Check;
 
@@ -43,11 +45,16 @@ pub enum DriverName {
     Epoll,
     /// io-blocking.
     Blocking,
+    /// io-tokio.
+    Tokio,
 }
 
 impl DriverName {
     /// All drivers.
-    pub const ALL: [DriverName; 3] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking];
+    pub const ALL: [DriverName; 4] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking, DriverName::Tokio];
+
+    /// Those without a runtime.
+    pub const PLAIN: [DriverName; 3] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking];
 
     /// The name on the command line.
     #[must_use]
@@ -56,6 +63,7 @@ impl DriverName {
             DriverName::Mio => "mio",
             DriverName::Epoll => "epoll",
             DriverName::Blocking => "blocking",
+            DriverName::Tokio => "tokio",
         }
     }
 }
@@ -182,5 +190,34 @@ impl<D: Pollable, O: Observer> Driver for OnBlocking<D, O> {
 
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         self.0.wait(at_most)
+    }
+}
+
+/// io-tokio: its driver, without `Connection` and `Listener`, in a runtime of its own.
+#[derive(Debug)]
+pub struct OnTokio<D: Pollable, O: Observer = ()> {
+    // Dropped before the runtime that it is registered in.
+    driver: Tokio<D, O>,
+    runtime: Runtime,
+}
+
+impl<D: Pollable, O: Observer> Make<D, O> for OnTokio<D, O> {
+    fn observed(device: D, observer: O) -> Check<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(OnTokio { driver: Tokio::observed(device, Limits::default(), observer), runtime })
+    }
+}
+
+impl<D: Pollable, O: Observer> Driver for OnTokio<D, O> {
+    type Device = D;
+    type Poller = Watches;
+    type Observer = O;
+
+    fn drive(&mut self) -> &mut DriveOf<Self> {
+        self.driver.drive()
+    }
+
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.runtime.block_on(self.driver.wait(at_most)).map_err(errno)
     }
 }

@@ -1,6 +1,6 @@
 //! Shared code of the test suites. A suite depends on this crate and not on another suite.
 //!
-//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the drivers of the
+//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`], [`OnBlocking`] and [`OnTokio`] are the drivers of the
 //!   project; [`Make`] creates one on a device.
 //! - [`TestDevice`]: a device with a data path: the simulated device, and with the feature `verbs` real devices.
 //! - [`Env`]: drivers and their network. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the
@@ -26,7 +26,7 @@ mod report;
 pub mod shell;
 
 pub use devices::{TestDevice, TestMr, TestPd, make_qp, test_caps};
-pub use driver::{DeviceName, DriveOf, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio};
+pub use driver::{DeviceName, DriveOf, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, OnTokio};
 pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs")]
 pub use envs::{BACKEND, VerbsEnv, backend, open_verbs};

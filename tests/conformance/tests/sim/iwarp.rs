@@ -1,7 +1,7 @@
 //! The scenarios of iWARP on the simulator, on every driver.
 
 use cmid_conformance::{Outcome, Scenario, scenarios_on};
-use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, OnTokio, SimEnv};
 use cmid_proto::Transport;
 use cmid_sim::SimDevice;
 use libtest_mimic::{Failed, Trial};
@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     add::<OnMio<_>>("mio", &mut trials);
     add::<OnEpoll<_>>("epoll", &mut trials);
     add::<OnBlocking<_>>("blocking", &mut trials);
+    add::<OnTokio<_>>("tokio", &mut trials);
     trials
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cmid_conformance::{Outcome, Report, Scenario, Speed, scenarios};
-use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, OnTokio, SimEnv};
 use cmid_sim::SimDevice;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -22,6 +22,7 @@ fn main() {
     add::<OnMio<_>>("mio", &report, &mut alone, &mut together);
     add::<OnEpoll<_>>("epoll", &report, &mut alone, &mut together);
     add::<OnBlocking<_>>("blocking", &report, &mut alone, &mut together);
+    add::<OnTokio<_>>("tokio", &report, &mut alone, &mut together);
     together.extend(iwarp::trials());
     together.extend(copying::trials());
     let arguments = Arguments::from_args();

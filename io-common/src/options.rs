@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::handshake::DialTo;
-use cmid_proto::{CmOption, ConnParam, Ece, PrivateData};
+use cmid_proto::{CmOption, ConnParam, Device, Drive, Ece, Error, IdKey, Observer, Poller};
 
 /// Options of a connect or accept.
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub struct Options<'a> {
     /// Options of enhanced connection establishment (ECE) for the peer. Where the provider can query the ECE of a QP
     /// (`ibv_query_ece`), a connect sends the QP's options instead, as `rdma_connect` does.
     pub ece: Option<Ece>,
-    /// The time limit of the whole connect or accept, on tokio's clock.
+    /// The time limit of the whole connect or accept, on the clock of the driver.
     pub timeout: Duration,
 }
 
@@ -39,13 +38,6 @@ impl Default for Options<'_> {
     }
 }
 
-impl Options<'_> {
-    pub(crate) fn to(&self, peer: SocketAddr) -> DialTo {
-        let private_data = PrivateData::copy_of(self.private_data);
-        DialTo { source: self.source, param: self.param, private_data, ..DialTo::new(peer) }
-    }
-}
-
 /// Options of a listener.
 #[derive(Clone, Debug, Default)]
 pub struct ListenOptions<'a> {
@@ -54,4 +46,16 @@ pub struct ListenOptions<'a> {
     /// The maximum number of unread requests in the kernel. 0, or more than the kernel's maximum, selects that maximum.
     /// The kernel drops further requests, and the peers repeat them (`ucma_event_handler`); on iWARP it rejects them.
     pub backlog: i32,
+}
+
+/// Sets options of an id, in order.
+///
+/// # Errors
+/// As [`Drive::set_option`].
+pub fn set<D: Device, P: Poller<D>, O: Observer>(
+    drive: &mut Drive<D, P, O>,
+    id: IdKey,
+    settings: &[CmOption],
+) -> Result<(), Error> {
+    settings.iter().try_for_each(|&option| drive.set_option(id, option))
 }

@@ -1,0 +1,306 @@
+//! A connection as one value.
+
+use core::fmt;
+use core::time::Duration;
+use std::os::fd::BorrowedFd;
+
+use super::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
+use crate::cm_event::CmEvent;
+use crate::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath, Drain, QpParts, QueuePair, mark};
+use crate::device::Device;
+use crate::drive::{Drive, Observer, Poller};
+use crate::errno::Errno;
+use crate::error::{BoxError, Error};
+use crate::event::{ConnParam, Event, EventKind};
+use crate::key::IdKey;
+use crate::state::State;
+use crate::time::Time;
+
+/// A connection from its connect or request until its id is destroyed. `Q` is what the closure `attach` returns: with a
+/// [`QpParts`](crate::datapath::QpParts) in front, the session ends in the order of docs/shutdown.md by itself.
+///
+/// The program passes the events of the id to [`handle`](Session::handle), and calls
+/// [`next_completion`](Session::next_completion) after each wait until there is none. A disconnect of the peer is
+/// answered. After either side's disconnect the posted work requests complete, then the QP is destroyed, then the id:
+/// [`is_over`](Session::is_over). `limit` is the time limit of each of the two parts, the handshake and the end, and is
+/// a deadline of the id, so it needs no timer.
+#[must_use = "its id lives until the session is over or cancelled"]
+pub struct Session<Q> {
+    id: IdKey,
+    opening: Option<Opening<Q>>,
+    connected: Option<Connected<Q>>,
+    limit: Duration,
+    end: End,
+}
+
+enum Opening<Q> {
+    Dial(Dial<Q>),
+    Serve(Serve<Q>),
+}
+
+/// How far a session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// This side has disconnected, the peer not yet.
+    Begun,
+    /// No event is necessary any more, only completions.
+    Both,
+    /// The last send of the QP is posted.
+    Marked,
+    /// The id is destroyed.
+    Over,
+}
+
+/// Without what `attach` has returned.
+impl<Q> fmt::Debug for Session<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl<Q> Session<Q> {
+    fn new(id: IdKey, opening: Opening<Q>, limit: Duration) -> Self {
+        Session { id, opening: Some(opening), connected: None, limit, end: End::NotYet }
+    }
+
+    /// Begins to connect: as [`Dial::start_on`].
+    ///
+    /// # Errors
+    /// As [`Dial::start_on`]; the id is then destroyed.
+    pub fn connect<D: Device, P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
+        id: IdKey,
+        to: &DialTo,
+        limit: Duration,
+    ) -> Result<Self, HandshakeError> {
+        let deadline = drive.within(limit);
+        Ok(Session::new(id, Opening::Dial(Dial::start_on(drive, id, to, deadline)?), limit))
+    }
+
+    /// Accepts a request: as [`Incoming::accept`], with the QP that `attach` creates.
+    ///
+    /// # Errors
+    /// As [`Incoming::accept`]; the id is then destroyed.
+    pub fn accept<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
+        drive: &mut Drive<D, P, O>,
+        incoming: Incoming,
+        param: ConnParam,
+        private_data: &[u8],
+        limit: Duration,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+    ) -> Result<Self, HandshakeError> {
+        let (id, deadline) = (incoming.id(), drive.within(limit));
+        let serve = incoming.accept(drive, param, private_data, deadline, |drive, id| attach_qp(drive, id, attach))?;
+        Ok(Session::new(id, Opening::Serve(serve), limit))
+    }
+
+    /// Returns the id.
+    #[must_use]
+    pub fn id(&self) -> IdKey {
+        self.id
+    }
+
+    /// Returns what `attach` has returned, from the end of the handshake on.
+    pub fn attached(&mut self) -> Option<&mut Q> {
+        Some(&mut self.connected.as_mut()?.attached)
+    }
+
+    /// Returns what the handshake has brought, such as memory to deregister at the end. Before the end, the connection is the
+    /// caller's from now on.
+    #[must_use]
+    pub fn into_connected(self) -> Option<Connected<Q>> {
+        self.connected
+    }
+
+    /// Whether the id is destroyed, after an error too.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.end == End::Over
+    }
+
+    /// Takes an event of the id and acks it. Returns the connection if it is established by this event. Ignores events of
+    /// other ids. `attach` creates the QP of a side that connects, and is called once; it may fail with any error.
+    ///
+    /// # Errors
+    /// As [`Dial::handle`] and [`Serve::handle`]; then the session is over. After the handshake, as [`Drive::teardown`].
+    pub fn handle<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+        mut event: Event,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+    ) -> Result<Option<&mut Connected<Q>>, HandshakeError> {
+        let opened = match &mut self.opening {
+            Some(Opening::Dial(dial)) => dial.handle(drive, event, |drive, id| attach_qp(drive, id, attach)),
+            Some(Opening::Serve(serve)) => serve.handle(drive, event),
+            None => {
+                if let Some(ack_token) = event.ack_token.take() {
+                    drive.ack(ack_token).map_err(|refused| HandshakeError::Request(refused.into()))?;
+                }
+                if event.id == self.id && !self.is_over() {
+                    self.note(drive, event.kind)?;
+                }
+                return Ok(None);
+            }
+        };
+        self.opened(opened)
+    }
+
+    /// Synchronous mode: as [`handle`](Session::handle), with the event of a request that has ended. Call it after each
+    /// wait of the handshake.
+    ///
+    /// # Errors
+    /// As [`handle`](Session::handle).
+    pub fn poll<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+    ) -> Result<Option<&mut Connected<Q>>, HandshakeError> {
+        let opened = match &mut self.opening {
+            Some(Opening::Dial(dial)) => dial.poll(drive, |drive, id| attach_qp(drive, id, attach)),
+            Some(Opening::Serve(serve)) => serve.poll(drive),
+            None => return Ok(None),
+        };
+        self.opened(opened)
+    }
+
+    fn opened(
+        &mut self,
+        opened: Result<Option<Connected<Q>>, HandshakeError>,
+    ) -> Result<Option<&mut Connected<Q>>, HandshakeError> {
+        self.connected = opened.inspect_err(|_| self.end = End::Over)?;
+        let is_open = self.connected.is_some();
+        self.opening.take_if(|_| is_open);
+        Ok(self.connected.as_mut())
+    }
+
+    /// An event after the handshake: the state of the id tells what it means.
+    fn note<D: Device, P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+        kind: EventKind,
+    ) -> Result<(), Error> {
+        let is_answer = matches!(kind, EventKind::Cm(CmEvent::Disconnected | CmEvent::Rejected));
+        match drive.core().state(self.id) {
+            Some(State::Connected | State::Disconnecting) => return Ok(()),
+            Some(State::Closing) if !is_answer => return Ok(()),
+            Some(State::PeerClosed) => drive.teardown(self.id, drive.within(self.limit))?,
+            Some(_) | None => {}
+        }
+        self.end = End::Both;
+        Ok(())
+    }
+
+    /// Disconnects. Nothing is posted from now on. Does nothing before the connection is established, nor if it has ended
+    /// already.
+    ///
+    /// # Errors
+    /// As [`Drive::teardown`].
+    pub fn disconnect<D: Device, P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<(), Error> {
+        // In other states an event tells of the end.
+        let is_open = matches!(drive.core().state(self.id), Some(State::Connected | State::PeerClosed));
+        if self.end == End::NotYet && self.connected.is_some() && is_open {
+            drive.teardown(self.id, drive.within(self.limit))?;
+            self.end = End::Begun;
+        }
+        Ok(())
+    }
+
+    /// Destroys the id at once, and with it the QP. Does nothing once the session is over. What `attach` has returned stays
+    /// with the session.
+    ///
+    /// # Errors
+    /// As [`Drive::destroy`].
+    pub fn cancel<D: Device, P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
+        if core::mem::replace(&mut self.end, End::Over) == End::Over {
+            return Ok(());
+        }
+        match self.opening.take() {
+            Some(Opening::Dial(dial)) => dial.cancel(drive),
+            Some(Opening::Serve(serve)) => serve.cancel(drive),
+            None => drive.destroy(self.id, Time::NEVER),
+        }
+        .map(drop)
+    }
+}
+
+impl<D: DataPath, M> Session<(QpParts<D>, M)> {
+    /// Returns the descriptor of the CQ: it is readable when [`next_completion`](Session::next_completion) has returned
+    /// `None` before and there is more now. `None` before the connection is established, and once the session is over.
+    #[must_use]
+    pub fn cq_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.connected.as_ref().filter(|_| !self.is_over()).map(|connected| connected.attached.0.cq.fd())
+    }
+
+    /// Returns the oldest completion of the CQ, which is the QP's own. After `None` the CQ is armed. A failed one, which no
+    /// event follows, disconnects. At the end it posts a send without bytes if unsignaled ones are left, as
+    /// [`Drain`] does; when nothing is left, or the limit has passed, it destroys the QP and the id.
+    ///
+    /// # Errors
+    /// The errno of the CQ, of a disconnect or a destroy.
+    pub fn next_completion<P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<Option<Completion>, Errno> {
+        let is_over = self.is_over();
+        let Some(connected) = self.connected.as_mut().filter(|_| !is_over) else { return Ok(None) };
+        let (QpParts { qp, cq, .. }, _) = &mut connected.attached;
+        let mut one = [Completion::default()];
+        while cq.poll_or_arm(&mut one)? > 0 {
+            let [completion] = one;
+            if self.end == End::Marked && completion.wr_id == Drain::MARK {
+                continue;
+            }
+            if !completion.is_success() {
+                self.disconnect(drive).map_err(|error| error.errno())?;
+            }
+            return Ok(Some(completion));
+        }
+        let left = qp.unpolled();
+        // The deadline of the teardown ends it, and so does the end of the time wait.
+        let is_closing = drive.core().state(self.id) == Some(State::Closing);
+        match self.end {
+            End::NotYet | End::Begun | End::Over => {}
+            End::Both | End::Marked if left.is_none() || !is_closing => {
+                self.destroy(drive).map_err(|error| error.errno())?
+            }
+            End::Both if left.sends > 0 && mark(qp) => self.end = End::Marked,
+            End::Both | End::Marked => {}
+        }
+        Ok(None)
+    }
+
+    fn destroy<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
+        self.end = End::Over;
+        // Refused if the device is removed: the QP then ends with the id.
+        let _ = drive.detach_qp(self.id, |device, id| device.destroy_qp(id));
+        drive.destroy(self.id, Time::NEVER).map(drop)
+    }
+}
+
+/// Attaches the QP that `attach` creates. An error of a creation becomes one of the request, which names the call; another
+/// error stays as it is.
+fn attach_qp<D: Device, P: Poller<D>, O: Observer, Q, E: Into<BoxError>>(
+    drive: &mut Drive<D, P, O>,
+    id: IdKey,
+    attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+) -> Result<Q, BoxError> {
+    let mut own = None;
+    let made = drive.attach_qp(id, |device, attaching| {
+        attach(device, attaching).map_err(|error| {
+            of_creation(error.into()).unwrap_or_else(|error| {
+                own = Some(error);
+                Errno::EIO.into()
+            })
+        })
+    });
+    made.map_err(|error| own.unwrap_or_else(|| error.into()))
+}
+
+/// The error of a creation, or another one.
+fn of_creation(error: BoxError) -> Result<CreateError, BoxError> {
+    error.downcast::<CreateError>().map(|error| *error).or_else(|error| Ok((*error.downcast::<Errno>()?).into()))
+}
