@@ -55,8 +55,8 @@ const fn differential_on_siw(backend: Backend) -> Work {
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = Cargo(
     "build --release --lib --bins -p cmid-check -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p on-tokio -p replog -p ticker -p udping -p wildcard --features \
-     cmid-check/verbs,cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
+     -p cmid-nvme -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p on-tokio -p replog -p ticker -p udping -p wildcard --features \
+     cmid-check/verbs,cmid-conformance/verbs,cmid-nvme/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
      loops/verbs,on-tokio/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
 );
 
@@ -94,6 +94,8 @@ const CMTIME: &str = "sh cmtime sh @cmtime {backend} 20 10.99.0.1 interop epoll 
 const UCMATOSE: &str = "ours=@kernel-cmatose sh pairs+ucmatose";
 const PERFTEST: &str = "ours=@kernel-perftest sh pairs+perftest";
 const PEERS: &[&str] = &[RPING, CMTIME, UCMATOSE, PERFTEST];
+/// Beside the kernel's target and its initiator.
+const NVME: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme"];
 const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
 const BLOCKING: &[&str] =
     &["waits=@kernel-waits rping=@rping conformance=@conformance kernel_device=@kernel-device sh blocking"];
@@ -161,6 +163,7 @@ const STEPS: &[Step] = &[
     step("market data and orders", 20, vm(ANY, Own, 120, &["@ticker demo --device verbs --ticks 500"])),
     step("errors of users of replog and ticker", 40, vm(ANY, Own, 300, &["replog=@replog ticker=@ticker sh user-errors"])),
     step("a replicated log under kills", 60, vm(ANY, Own, 300, &["@replog torture --election-timeout 1000"])),
+    step("NVMe: interoperation", 60, vm(V6_12, Own, 300, NVME)),
     step("a wildcard server on two devices", 20, vm(ANY, Own, 120, &["@wildcard --device verbs 10.99.0.2=rxe0 10.98.0.2=rxe2 10.99.0.1=rxe0 10.98.0.2=rxe2"])),
     step("a foreign data path", 20, vm(ANY, Own, 120, &["@foreign"])),
     step("nothing blocks in io-mio and io-epoll", 90, vm(ANY, Librdmacm, 600, BLOCKING)),
