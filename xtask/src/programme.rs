@@ -96,6 +96,7 @@ const PERFTEST: &str = "ours=@kernel-perftest sh pairs+perftest";
 const PEERS: &[&str] = &[RPING, CMTIME, UCMATOSE, PERFTEST];
 /// Beside the kernel's target and its initiator.
 const NVME: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme"];
+const NVME_FAULTS: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme-faults"];
 const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
 const BLOCKING: &[&str] =
     &["waits=@kernel-waits rping=@rping conformance=@conformance kernel_device=@kernel-device sh blocking"];
@@ -240,6 +241,9 @@ const SLOW: &[Step] = &[
     step("cmid-check in one machine, on soft-iWARP", 120, counted(V6_12, Transport::Siw, check!("siw-6.12.json"))),
     step("cmid-check between two machines, on soft-RoCE", 120, vm(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/rxe-6.12-two-machines.json sh check"])),
     step("cmid-check between two machines, on soft-iWARP", 120, siw(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/siw-6.12-two-machines.json sh check"])),
+    step("NVMe: faults", 120, vm(V6_12, Own, 300, NVME_FAULTS)),
+    step("NVMe: interoperation, 6.1", 60, vm(V6_1, Own, 300, NVME)),
+    step("NVMe: interoperation on soft-iWARP", 60, siw(V6_12, Own, 300, NVME)),
     step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),
     step("conformance on soft-iWARP", 250, siw(V6_12, Librdmacm, 900, CONFORMANCE_ON_SIW)),
     step("conformance of the kernel backend on soft-iWARP", 250, siw(V6_12, Own, 900, CONFORMANCE_ON_SIW)),

@@ -460,7 +460,7 @@ mod tests {
         let _connect = controller.connected(REPLY).expect("a step");
         let refused = Cqe { status: Status::CONNECT_INVALID_PARAMETERS, ..answer(0) };
         let error = controller.answered(refused, &[], Time::ZERO).expect_err("a refusal");
-        assert!(error.is_final() && error.to_string().starts_with("Connect: connect: invalid parameters"), "{error}");
+        assert!(error.is_final() && error.to_string().starts_with("Connect: invalid parameters"), "{error}");
     }
 
     #[test]

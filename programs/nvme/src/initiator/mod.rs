@@ -56,7 +56,7 @@ pub struct Options {
     pub timeout: Duration,
     /// The time between two attempts (`reconnect_delay`).
     pub reconnect_delay: Duration,
-    /// How long to connect again (`ctrl_loss_tmo`); `None` without limit, zero for never.
+    /// How long to connect again (`ctrl_loss_tmo`); `None` without limit, zero for never. It limits the first attempt too.
     pub ctrl_loss: Option<Duration>,
 }
 
@@ -135,7 +135,8 @@ impl<D: DataPath> Initiator<D> {
             backoff: options.reconnect_delay,
             backoff_max: options.reconnect_delay,
             attempts: u32::MAX,
-            within: options.ctrl_loss.map_or(Duration::MAX, |limit| limit.max(BRING_UP)),
+            // With zero no second attempt follows, whatever this is.
+            within: options.ctrl_loss.map_or(Duration::MAX, |limit| if limit.is_zero() { BRING_UP } else { limit }),
         };
         Ok(Initiator {
             redial: Redial::new(0, limits, now),

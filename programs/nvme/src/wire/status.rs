@@ -71,11 +71,11 @@ impl Status {
             (1, 0x05) => "asynchronous event request limit exceeded",
             (1, 0x09) => "invalid log page",
             (1, 0x0d) => "feature identifier not saveable",
-            (1, 0x80) => "connect: incompatible format (or conflicting attributes)",
-            (1, 0x81) => "connect: controller busy (or invalid protection information)",
-            (1, 0x82) => "connect: invalid parameters: is the NQN right? (or attempted write to read only range)",
-            (1, 0x83) => "connect: restart discovery",
-            (1, 0x84) => "connect: this host may not connect",
+            (1, 0x80) => "incompatible format, or conflicting attributes",
+            (1, 0x81) => "controller busy, or invalid protection information",
+            (1, 0x82) => "invalid parameters: is the NQN right? Or a write to a range that can only be read",
+            (1, 0x83) => "discovery is to begin again",
+            (1, 0x84) => "this host may not connect",
             (1, 0x90) => "discovery has changed: read it again",
             (1, 0x91) => "authentication required",
             (2, 0x80) => "write fault",
@@ -113,7 +113,7 @@ mod tests {
     fn a_status_is_told_in_words() {
         assert_eq!(Status::LBA_OUT_OF_RANGE.to_string(), "LBA out of range (type 0, code 0x80, final)");
         assert_eq!(Status(0x7ff).to_string(), "status (type 7, code 0xff)");
-        assert!(Status(0x4182).to_string().starts_with("connect: invalid parameters"));
+        assert!(Status(0x4182).to_string().starts_with("invalid parameters"));
     }
 
     #[test]
