@@ -52,7 +52,7 @@ fn structures(input: &mut Input<'_>) {
             3 => IdNamespace::decode(&bytes(input, 4096)).map(|id| assert!(id.block() <= 1 << 16)).err(),
             4 => namespace_list(&bytes(input, 4096)).map(|list| assert!(list.len() <= 1024)).err(),
             5 => DiscoveryLog::decode(&bytes(input, 3072))
-                .map(|log| assert!(log.entries.len() <= 3 && log.len() <= 1025 << 10))
+                .map(|log| assert!(log.entries.len() <= 5 && log.len() <= 1025 << 10))
                 .err(),
             6 => CmReply::decode(&bytes(input, 32)).map(|reply| assert!(reply.receives >= 2)).err(),
             _ => {
