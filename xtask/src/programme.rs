@@ -97,6 +97,7 @@ const PEERS: &[&str] = &[RPING, CMTIME, UCMATOSE, PERFTEST];
 /// Beside the kernel's target and its initiator.
 const NVME: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme"];
 const NVME_FAULTS: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme-faults"];
+const NVME_BENCH: &[&str] = &["ours=@cmid-nvme report=%nvme-reports/bench.txt sh nvmet+nvme-bench"];
 const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
 const BLOCKING: &[&str] =
     &["waits=@kernel-waits rping=@rping conformance=@conformance kernel_device=@kernel-device sh blocking"];
@@ -242,6 +243,7 @@ const SLOW: &[Step] = &[
     step("cmid-check between two machines, on soft-RoCE", 120, vm(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/rxe-6.12-two-machines.json sh check"])),
     step("cmid-check between two machines, on soft-iWARP", 120, siw(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/siw-6.12-two-machines.json sh check"])),
     step("NVMe: faults", 120, vm(V6_12, Own, 300, NVME_FAULTS)),
+    step("NVMe: beside fio on the kernel's initiator", 120, vm(V6_12, Own, 400, NVME_BENCH)),
     step("NVMe: interoperation, 6.1", 60, vm(V6_1, Own, 300, NVME)),
     step("NVMe: interoperation on soft-iWARP", 60, siw(V6_12, Own, 300, NVME)),
     step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),

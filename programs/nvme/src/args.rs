@@ -144,6 +144,9 @@ pub(crate) struct Bench {
     /// How long
     #[arg(long, default_value_t = 5)]
     pub(crate) seconds: u64,
+    /// Print numbers only: commands a second, p50, p99 and processor time of each in microseconds
+    #[arg(long)]
+    pub(crate) table: bool,
 }
 
 impl Target {

@@ -19,7 +19,7 @@ fn processor_time() -> Duration {
 
 pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()> {
     let id = session.namespace(nsid)?;
-    let Bench { write, io_size, queue_depth, seconds } = *bench;
+    let Bench { write, io_size, queue_depth, seconds, table } = *bench;
     let blocks = io_size / id.block();
     ensure!(
         blocks > 0 && io_size % id.block() == 0,
@@ -59,13 +59,16 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     times.sort_unstable();
     let at = |per_mille: usize| times.get(times.len() * per_mille / 1000).copied().unwrap_or_default();
     let (count, kind) = (times.len().max(1) as f64, if write { "writes" } else { "reads" });
+    let (rate, each) = (count / span.as_secs_f64(), processor.as_secs_f64() * 1e6 / count);
+    let (p50, p99) = (at(500), at(990));
+    if table {
+        println!("{rate:.0} {} {} {each:.0}", p50.as_micros(), p99.as_micros());
+        return Ok(());
+    }
     println!(
-        "{} random {kind} of {io_size} bytes at depth {queue_depth}: {:.0} a second, p50 {:?}, p99 {:?}, {:.1} us of processor each",
+        "{} random {kind} of {io_size} bytes at depth {queue_depth}: {rate:.0} a second, p50 {p50:?}, p99 {p99:?}, \
+         {each:.0} us of processor each",
         times.len(),
-        count / span.as_secs_f64(),
-        at(500),
-        at(990),
-        processor.as_secs_f64() * 1e6 / count,
     );
     Ok(())
 }

@@ -3,7 +3,7 @@
 mod target;
 mod world;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cmid_nvme::initiator::{Failure, Happened, On};
 use cmid_nvme::wire::{self, CmError, Status};
@@ -22,6 +22,19 @@ fn blocks_are_written_and_read_in_the_capsule_and_by_rdma() {
     world.run(On::Io, wire::flush(1)).result.expect("a flush");
     let failure = world.run(On::Io, wire::read(1, 64, 1, BLOCK)).result.expect_err("a failure");
     assert_eq!(failure, Failure::Status(Status::LBA_OUT_OF_RANGE));
+}
+
+#[test]
+fn a_command_is_sent_before_the_poll_that_follows_its_submission() {
+    let mut world = World::live(1, |_| {});
+    world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![1; BLOCK])).expect("room");
+    world.initiator.before_poll(Duration::from_secs(60));
+    // Only the target turns.
+    let start = Instant::now();
+    while world.disk.written.is_empty() {
+        world.target.as_mut().expect("a target").turn(&mut world.disk);
+        assert!(start.elapsed() < Duration::from_secs(30), "the command was not sent");
+    }
 }
 
 #[test]

@@ -31,20 +31,18 @@ const KEPT: usize = 4;
 const RETRY_COUNT: u8 = 6;
 
 impl<D: DataPath> Initiator<D> {
-    /// Returns the timeout of the next poll, at most `at_most`.
+    /// Sends what was submitted, and returns the timeout of the next poll, at most `at_most`.
     pub fn before_poll(&mut self, at_most: Duration) -> Duration {
+        let now = self.driver.drive().within(Duration::ZERO);
+        self.dispatch(now);
         let has_news = !self.ended.is_empty() || !self.happened.is_empty();
         if has_news || self.lanes.iter().any(|lane| lane.is_readable) {
             return Duration::ZERO;
         }
-        let now = self.driver.drive().within(Duration::ZERO);
         let look = if self.controller.is_some() { self.look } else { Time::NEVER };
         let due = [self.redial.timeout().unwrap_or(Time::NEVER), self.wake.unwrap_or(Time::NEVER), self.alive, look];
-        let due = due.into_iter().min().unwrap_or(Time::NEVER);
-        let at_most = at_most.min(due.since(now));
-        // The poll counts milliseconds.
-        let at_most = if at_most.is_zero() { at_most } else { at_most.max(Duration::from_millis(1)) };
-        self.driver.timeout(Some(at_most)).unwrap_or(at_most)
+        let due = due.into_iter().fold(now.after(at_most), Time::min);
+        self.driver.timeout_until(due).unwrap_or(at_most)
     }
 
     /// Handles an event of the poll. Returns false if it is not the initiator's.
