@@ -35,7 +35,7 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     let (begun, until) = (Instant::now(), Instant::now() + Duration::from_secs(seconds));
     let (processor, mut times) = (processor_time(), Vec::new());
     let mut pending: BTreeMap<Ticket, Instant> = BTreeMap::new();
-    // The buffers of writes come back with their ends.
+    // The buffers come back with the ends.
     let mut buffers: Vec<Vec<u8>> = (0..queue_depth).map(|number| vec![number as u8; io_size]).collect();
     loop {
         while pending.len() < usize::from(queue_depth) && Instant::now() < until {
@@ -49,11 +49,12 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
             break;
         }
         let ended = session.wait()?;
-        ended.result.context("a command of the measurement")?;
+        let answer = ended.result.context("a command of the measurement")?;
         times.extend(pending.remove(&ended.ticket).map(|at| at.elapsed()));
-        if let wire::Transfer::Out(buffer) = ended.command.transfer {
-            buffers.push(buffer);
-        }
+        buffers.push(match ended.command.transfer {
+            wire::Transfer::Out(buffer) => buffer,
+            wire::Transfer::In(_) | wire::Transfer::Nothing => answer.data,
+        });
     }
     let (span, processor) = (begun.elapsed(), processor_time().saturating_sub(processor));
     times.sort_unstable();
@@ -82,9 +83,6 @@ fn command(
     buffers: &mut Vec<Vec<u8>>,
 ) -> wire::Command {
     let (lba, len) = (fastrand::u64(..places) * blocks as u64, blocks * id.block());
-    if write {
-        wire::write(nsid, lba, blocks as u16, buffers.pop().unwrap_or_else(|| vec![0; len]))
-    } else {
-        wire::read(nsid, lba, blocks as u16, len)
-    }
+    let buffer = buffers.pop().unwrap_or_else(|| vec![0; len]);
+    if write { wire::write(nsid, lba, blocks as u16, buffer) } else { wire::read(nsid, lba, blocks as u16, buffer) }
 }

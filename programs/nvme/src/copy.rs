@@ -51,11 +51,13 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
     };
     let (step, bar) = (blocks_of_command(session, &id)?, progress(Some(size)));
     let (mut lba, end) = (range.start_block, range.start_block + size / block);
-    let mut pending: BTreeMap<Ticket, Option<Vec<u8>>> = BTreeMap::new();
+    let (mut pending, mut buffers) = (BTreeMap::<Ticket, Option<Vec<u8>>>::new(), Vec::<Vec<u8>>::new());
     while lba < end || !pending.is_empty() {
         while lba < end && pending.len() < DEPTH {
             let count = step.min(end - lba);
-            let command = wire::read(nsid, lba, count as u16, (count * block) as usize);
+            let mut buffer = buffers.pop().unwrap_or_default();
+            buffer.resize((count * block) as usize, 0);
+            let command = wire::read(nsid, lba, count as u16, buffer);
             // At most DEPTH wait.
             let Ok(ticket) = session.initiator.submit(On::Io, command) else { break };
             pending.insert(ticket, None);
@@ -67,6 +69,7 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
             let data = entry.remove().unwrap_or_default();
             to.write_all(&data)?;
             bar.inc(data.len() as u64);
+            buffers.push(data);
         }
     }
     to.flush()?;

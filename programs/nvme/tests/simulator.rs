@@ -16,11 +16,11 @@ fn blocks_are_written_and_read_in_the_capsule_and_by_rdma() {
     for count in [1, 2, 3, 8] {
         let data: Vec<u8> = (0..count * BLOCK).map(|at| (at / 7 + count) as u8).collect();
         world.run(On::Io, wire::write(1, 5, count as u16, data.clone())).result.expect("a write");
-        let answer = world.run(On::Io, wire::read(1, 5, count as u16, data.len())).result.expect("a read");
+        let answer = world.run(On::Io, wire::read(1, 5, count as u16, vec![0; data.len()])).result.expect("a read");
         assert!(answer.data == data && world.disk.bytes[5 * BLOCK..(5 + count) * BLOCK] == data);
     }
     world.run(On::Io, wire::flush(1)).result.expect("a flush");
-    let failure = world.run(On::Io, wire::read(1, 64, 1, BLOCK)).result.expect_err("a failure");
+    let failure = world.run(On::Io, wire::read(1, 64, 1, vec![0; BLOCK])).result.expect_err("a failure");
     assert_eq!(failure, Failure::Status(Status::LBA_OUT_OF_RANGE));
 }
 
@@ -67,12 +67,12 @@ fn a_connection_that_is_lost_is_made_again_and_its_commands_are_sent_again() {
 fn a_command_that_is_never_answered_fails_once_after_its_retries() {
     let mut world = World::live(1, |options| options.timeout = Duration::from_millis(150));
     world.disk.delay = 1_000_000;
-    let failure = world.run(On::Io, wire::read(1, 0, 1, BLOCK)).result.expect_err("a failure");
+    let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
     assert_eq!(failure, Failure::Lost(6));
     let unanswered = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("not answered"));
     assert_eq!(world.happened.iter().filter(unanswered).count(), 6);
     world.disk.delay = 0;
-    world.run(On::Io, wire::read(1, 0, 1, BLOCK)).result.expect("a read");
+    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_status_that_is_not_final_is_tried_again_and_a_final_one_not() {
     assert_eq!((ended.ticket, ended.result.is_ok()), (ticket, true));
     for (status, times) in [(6, 6), (0x4006, 1)] {
         (world.disk.status, world.disk.refused) = (status, 0);
-        let failure = world.run(On::Io, wire::read(1, 0, 1, BLOCK)).result.expect_err("a failure");
+        let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
         assert_eq!((failure, world.disk.refused), (Failure::Status(Status(status)), times));
     }
 }
@@ -95,7 +95,7 @@ fn a_status_that_is_not_final_is_tried_again_and_a_final_one_not() {
 fn a_target_that_is_gone_for_too_long_ends_all_commands() {
     let mut world = World::live(1, |options| options.ctrl_loss = Some(Duration::from_millis(300)));
     world.target = None;
-    let failure = world.run(On::Io, wire::read(1, 0, 1, BLOCK)).result.expect_err("a failure");
+    let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
     assert!(matches!(failure, Failure::GivenUp(_)), "{failure}");
     let failure = world.run(On::Admin, wire::keep_alive()).result.expect_err("a failure");
     assert!(matches!(failure, Failure::GivenUp(_)), "{failure}");
@@ -130,7 +130,7 @@ fn a_target_without_resources_is_called_again_once_it_was_connected() {
     world.turn_until(|world| world.happened.len() > 3);
     assert!(world.happened[2..].iter().all(|it| matches!(it, Happened::Lost(_))), "{:?}", world.happened);
     world.disk.reject = 0;
-    world.run(On::Io, wire::read(1, 0, 1, BLOCK)).result.expect("a read");
+    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_controller_is_kept_alive_and_one_that_does_not_answer_is_lost() {
     world.host.set_link(false);
     world.turn_until(|world| world.happened.len() > 1);
     world.host.set_link(true);
-    world.run(On::Io, wire::read(1, 0, 1, BLOCK)).result.expect("a read");
+    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn an_event_of_the_controller_is_told_and_the_next_one_too() {
 fn what_is_outstanding_at_a_close_ends() {
     let mut world = World::live(1, |_| {});
     world.disk.delay = 1_000_000;
-    let ticket = world.initiator.submit(On::Io, wire::read(1, 0, 1, BLOCK)).expect("room");
+    let ticket = world.initiator.submit(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).expect("room");
     (0..5).for_each(|_| world.turn());
     world.initiator.close();
     let ended = world.ended();

@@ -142,7 +142,7 @@ impl Run {
                 let data = self.versions.to_le_bytes().repeat(len / 8);
                 (Some(self.versions), wire::write(1, unit.lba, unit.blocks, data))
             } else {
-                (None, wire::read(1, unit.lba, unit.blocks, len))
+                (None, wire::read(1, unit.lba, unit.blocks, vec![0; len]))
             };
             let ticket = self.world.initiator.submit(On::Io, command).expect("room");
             unit.outstanding = Some((ticket, version));
@@ -218,7 +218,7 @@ impl Run {
         }
         for unit in 0..self.units.len() {
             let (lba, blocks) = (self.units[unit].lba, self.units[unit].blocks);
-            let read = wire::read(1, lba, blocks, usize::from(blocks) * BLOCK);
+            let read = wire::read(1, lba, blocks, vec![0; usize::from(blocks) * BLOCK]);
             let ended = self.world.run(On::Io, read);
             self.units[unit].outstanding = Some((ended.ticket, None));
             assert!(ended.result.is_ok());

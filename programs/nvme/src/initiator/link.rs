@@ -71,8 +71,6 @@ pub(super) struct Shape {
 pub(super) struct Over {
     pub(super) tag: Tag,
     pub(super) response: Cqe,
-    /// What the target has written.
-    pub(super) data: Vec<u8>,
 }
 
 /// A command was not sent: the connection has no room, or is not to be used any more.
@@ -148,7 +146,7 @@ impl<D: DataPath> Link<D> {
         }
         match transfer {
             Transfer::Nothing => {}
-            Transfer::In(bytes) => entry.sgl = keyed(&self.region, *bytes),
+            Transfer::In(bytes) => entry.sgl = keyed(&self.region, bytes.len()),
             Transfer::Out(bytes) if bytes.len() <= self.shape.in_capsule => {
                 entry.sgl = Sgl::InCapsule { len: bytes.len() as u32 };
                 len += bytes.len();
@@ -196,17 +194,13 @@ impl<D: DataPath> Link<D> {
             // It was made of an identifier.
             self.queue.sent(completion.wr_id as u16)?
         };
-        if let Some(done) = done {
-            let data = match done.tag.command().transfer {
-                Transfer::In(len) if done.response.status.is_success() => {
-                    let mut data = vec![0; len];
-                    let offset = done.slot * self.shape.transfer;
-                    self.region.read(offset, &mut data).map_err(device("the memory for data"))?;
-                    data
+        if let Some(Done { slot, mut tag, response }) = done {
+            if response.status.is_success() {
+                if let Transfer::In(buffer) = &mut tag.command_mut().transfer {
+                    self.region.read(slot * self.shape.transfer, buffer).map_err(device("the memory for data"))?;
                 }
-                Transfer::In(_) | Transfer::Out(_) | Transfer::Nothing => Vec::new(),
-            };
-            over.push(Over { tag: done.tag, response: done.response, data });
+            }
+            over.push(Over { tag, response });
         }
         Ok(())
     }

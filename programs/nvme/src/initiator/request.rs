@@ -47,6 +47,13 @@ impl Tag {
             Tag::Request(request) => &request.command,
         }
     }
+
+    pub(super) fn command_mut(&mut self) -> &mut Command {
+        match self {
+            Tag::Step(command) | Tag::KeepAlive(command) | Tag::Event(command) | Tag::EventLog(command) => command,
+            Tag::Request(request) => &mut request.command,
+        }
+    }
 }
 
 /// What the controller has answered.
@@ -54,7 +61,7 @@ impl Tag {
 pub struct Answer {
     /// The dwords 0 and 1 of the completion.
     pub result: u64,
-    /// What the controller has sent.
+    /// The buffer of the command ([`Transfer::In`](crate::wire::Transfer::In)), with what the controller has sent.
     pub data: Vec<u8>,
 }
 

@@ -13,7 +13,9 @@ use super::link::{Link, Over, Shape, Unsent};
 use super::request::{Answer, Request, Tag};
 use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
 use crate::controller::{ADMIN_SIZE, Controller, Todo};
-use crate::wire::{AsyncEvent, CmReply, CmRequest, ConnectData, LogPage, async_event, get_log_page, keep_alive};
+use crate::wire::{
+    AsyncEvent, CmReply, CmRequest, ConnectData, LogPage, Transfer, async_event, get_log_page, keep_alive,
+};
 
 /// How often deadlines of commands are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -235,12 +237,13 @@ impl<D: DataPath> Initiator<D> {
     }
 
     fn take_over(&mut self, over: Over) {
-        let Over { tag, response, data } = over;
+        let Over { tag, response } = over;
         match tag {
-            Tag::Step(_) => {
+            Tag::Step(command) => {
                 let now = self.driver.drive().within(Duration::ZERO);
                 if let Some(controller) = &mut self.controller {
-                    let todo = controller.answered(response, &data, now);
+                    let data = if let Transfer::In(data) = &command.transfer { data.as_slice() } else { &[] };
+                    let todo = controller.answered(response, data, now);
                     self.step(todo.map_err(Loss::from));
                 }
             }
@@ -258,6 +261,10 @@ impl<D: DataPath> Initiator<D> {
             Tag::EventLog(_) => self.send(0, Tag::Event(async_event())),
             Tag::Request(mut request) => {
                 if response.status.is_success() {
+                    let data = match &mut request.command.transfer {
+                        Transfer::In(buffer) => std::mem::take(buffer),
+                        Transfer::Out(_) | Transfer::Nothing => Vec::new(),
+                    };
                     let result = Ok(Answer { result: response.result, data });
                     self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });
                 } else if response.status.is_final() || request.failures >= RETRIES {

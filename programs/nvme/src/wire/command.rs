@@ -10,8 +10,8 @@ pub enum Transfer {
     Nothing,
     /// These bytes go to the controller.
     Out(Vec<u8>),
-    /// So many bytes come from the controller.
-    In(usize),
+    /// Bytes from the controller replace these. A buffer that is used again costs no page faults.
+    In(Vec<u8>),
 }
 
 impl Transfer {
@@ -20,8 +20,7 @@ impl Transfer {
     pub fn len(&self) -> usize {
         match self {
             Transfer::Nothing => 0,
-            Transfer::Out(bytes) => bytes.len(),
-            Transfer::In(len) => *len,
+            Transfer::Out(bytes) | Transfer::In(bytes) => bytes.len(),
         }
     }
 
@@ -143,7 +142,7 @@ pub fn property_set(property: Property, value: u32) -> Command {
 }
 
 fn identify(cns: u32, nsid: u32) -> Command {
-    command(0x06, nsid, [cns, 0, 0, 0, 0, 0], Transfer::In(IDENTIFY_LEN))
+    command(0x06, nsid, [cns, 0, 0, 0, 0, 0], Transfer::In(vec![0; IDENTIFY_LEN]))
 }
 
 /// Identify, of the controller: [`IdController`](super::IdController).
@@ -194,7 +193,7 @@ pub fn get_log_page(page: LogPage, offset: u64, len: u32) -> Command {
     let words = (len / 4).max(1);
     let (low, high) = ((words - 1) & 0xffff, (words - 1) >> 16);
     let cdw = [u32::from(page.0) | low << 16, high, offset as u32, (offset >> 32) as u32, 0, 0];
-    command(0x02, u32::MAX, cdw, Transfer::In(words as usize * 4))
+    command(0x02, u32::MAX, cdw, Transfer::In(vec![0; words as usize * 4]))
 }
 
 /// Asynchronous Event Request. It completes when something happens: [`AsyncEvent`](super::AsyncEvent).
@@ -214,10 +213,10 @@ fn blocks(opcode: u8, nsid: u32, lba: u64, blocks: u16, transfer: Transfer) -> C
     command(opcode, nsid, cdw, transfer)
 }
 
-/// Read: `count` blocks from `lba` on, at least 1. `len` is their length in bytes.
+/// Read: `count` blocks from `lba` on, at least 1. `buffer` is as long as they are.
 #[must_use]
-pub fn read(nsid: u32, lba: u64, count: u16, len: usize) -> Command {
-    blocks(0x02, nsid, lba, count, Transfer::In(len))
+pub fn read(nsid: u32, lba: u64, count: u16, buffer: Vec<u8>) -> Command {
+    blocks(0x02, nsid, lba, count, Transfer::In(buffer))
 }
 
 /// Write: `count` blocks from `lba` on, at least 1. `data` are as many.
@@ -265,7 +264,7 @@ mod tests {
 
     #[test]
     fn numbers_of_blocks_and_words_are_zero_based() {
-        let entry = read(3, 0x1_0000_0002, 8, 4096).entry;
+        let entry = read(3, 0x1_0000_0002, 8, vec![0; 4096]).entry;
         assert_eq!((entry.opcode, entry.nsid, entry.cdw), (2, 3, [2, 1, 7, 0, 0, 0]));
         let log = get_log_page(LogPage::DISCOVERY, 0, 0x8_0000);
         assert_eq!((log.entry.cdw[0], log.entry.cdw[1], log.transfer.len()), (0xffff_0070, 1, 0x8_0000));
