@@ -77,6 +77,8 @@ pub struct Queue<T> {
     tail: u16,
     slots: Vec<Slot<T>>,
     free: Vec<u16>,
+    /// The commands that are answered, and whose sends have not completed.
+    unsent: usize,
 }
 
 impl<T> Queue<T> {
@@ -86,7 +88,7 @@ impl<T> Queue<T> {
     pub fn new(size: u16) -> Self {
         let size = size.clamp(2, SIZE_MAX);
         let slots = (1..size).map(|_| Slot { uses: 0, command: None }).collect();
-        Queue { size, head: 0, tail: 0, slots, free: (0..size - 1).rev().collect() }
+        Queue { size, head: 0, tail: 0, slots, free: (0..size - 1).rev().collect(), unsent: 0 }
     }
 
     /// Returns the number of slots, which is that of commands at the same time.
@@ -105,6 +107,12 @@ impl<T> Queue<T> {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Whether a command only waits for the completion of its send.
+    #[must_use]
+    pub fn waits_for_sends(&self) -> bool {
+        self.unsent > 0
     }
 
     /// Whether another command can begin: there is a slot, and the controller has taken enough entries from its ring.
@@ -163,6 +171,8 @@ impl<T> Queue<T> {
     pub fn sent(&mut self, cid: u16) -> Result<Option<Done<T>>, QueueError> {
         let command = self.find(cid).and_then(Option::as_mut).ok_or(QueueError::NotOutstanding { cid })?;
         command.is_sent = true;
+        let is_answered = command.response.is_some();
+        self.unsent -= usize::from(is_answered);
         Ok(self.end(cid))
     }
 
@@ -180,6 +190,8 @@ impl<T> Queue<T> {
             return Err(QueueError::Twice { cid });
         }
         command.response = Some(response);
+        let is_sent = command.is_sent;
+        self.unsent += usize::from(!is_sent);
         self.advance(head);
         Ok(self.end(cid))
     }
@@ -231,10 +243,12 @@ mod tests {
         let [a, b] = ["a", "b"].map(|tag| queue.begin(tag, Time::NEVER).expect("room"));
         assert_eq!(queue.sent(a), Ok(None));
         assert_eq!(queue.answered(response(a, 1)).expect("an answer").expect("the end").tag, "a");
-        assert_eq!(queue.answered(response(b, 2)), Ok(None));
+        assert_eq!((queue.answered(response(b, 2)), queue.waits_for_sends()), (Ok(None), true));
         assert_eq!(queue.outstanding(), 1);
         assert_eq!(queue.sent(b).expect("a send").expect("the end").tag, "b");
-        assert_eq!((queue.outstanding(), queue.has_room()), (0, true));
+        assert_eq!((queue.outstanding(), queue.has_room(), queue.waits_for_sends()), (0, true, false));
+        // The completion of a send twice is an error of the device, and ends nothing.
+        assert_eq!(queue.sent(b), Err(QueueError::NotOutstanding { cid: b }));
     }
 
     #[test]

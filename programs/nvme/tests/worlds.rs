@@ -230,6 +230,20 @@ impl Run {
     }
 }
 
+/// The judge notices a target that executes a write once more after it was acknowledged.
+#[test]
+#[should_panic(expected = "was executed after")]
+fn a_write_that_is_executed_again_is_noticed() {
+    let mut run = Run::new(1);
+    while run.units[0].acked.0 == 0 {
+        run.begin();
+        run.turn();
+    }
+    let (lba, (version, _)) = (run.units[0].lba, run.units[0].acked);
+    run.world.disk.written.push((lba, version));
+    run.turn();
+}
+
 #[test]
 fn each_acknowledged_write_is_read_and_none_is_executed_again() {
     let mut sums = BTreeMap::<_, u32>::new();

@@ -23,7 +23,7 @@ pub(super) struct Lane<D: DataPath> {
     /// A connection under way.
     pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
     pub(super) link: Option<(IdKey, Link<D>)>,
-    /// Whether the CQ may have completions.
+    /// Whether the CQs may have completions.
     pub(super) is_readable: bool,
 }
 
@@ -46,12 +46,12 @@ impl<D: DataPath> Lane<D> {
 
     /// Takes an established connection.
     pub(super) fn set(&mut self, id: IdKey, link: Link<D>, registry: &Registry) -> std::io::Result<()> {
-        let fd = link.cq.fd().as_raw_fd();
+        let fds = [&link.sends, &link.receives].map(|cq| cq.fd().as_raw_fd());
         // It is ended by `end`, also if it is not watched.
         self.link = Some((id, link));
         // Completions may have come before the descriptor is watched.
         self.is_readable = true;
-        registry.register(&mut SourceFd(&fd), self.token, Interest::READABLE)
+        fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), self.token, Interest::READABLE))
     }
 
     /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
@@ -62,8 +62,10 @@ impl<D: DataPath> Lane<D> {
             let _ = dial.cancel(drive);
         }
         let Some((id, mut link)) = self.link.take() else { return Vec::new() };
-        // It fails only for a descriptor that is not watched.
-        let _ = registry.deregister(&mut SourceFd(&link.cq.fd().as_raw_fd()));
+        for cq in [&link.sends, &link.receives] {
+            // It fails only for a descriptor that is not watched.
+            let _ = registry.deregister(&mut SourceFd(&cq.fd().as_raw_fd()));
+        }
         let tags = link.queue.drain();
         // The connection may have ended already.
         let deadline = drive.within(DISCONNECT);

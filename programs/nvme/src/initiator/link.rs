@@ -81,7 +81,11 @@ pub(super) struct Unsent {
 
 pub(super) struct Link<D: DataPath> {
     qp: D::Qp,
-    pub(super) cq: D::Cq,
+    /// The completions of sends. They are polled with the receives, and awaited only for a command that was answered before:
+    /// each wait costs two system calls and a change of threads.
+    pub(super) sends: D::Cq,
+    /// The completions of receives. If the QP fails, its receives do too.
+    pub(super) receives: D::Cq,
     capsules: Pool<D::Piece>,
     region: D::Mr,
     shape: Shape,
@@ -93,21 +97,21 @@ impl<D: DataPath> Link<D> {
     pub(super) fn attach(device: &mut D, to: Attaching<'_>, shape: Shape) -> Result<Self, CreateError> {
         let (size, entries) = (usize::from(shape.size), u32::from(shape.size));
         let pd = device.alloc_pd(to.id())?;
-        let cq = device.create_cq(to.id(), 2 * entries)?;
+        let (sends, receives) = (device.create_cq(to.id(), entries)?, device.create_cq(to.id(), entries)?);
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = pd.register(vec![0; size * shape.transfer], rights)?;
         let capsule = Sqe::LEN + shape.in_capsule;
         let capsules = pd.pool(vec![0; size * capsule], capsule, Access::empty())?;
         let responses = pd.pool(vec![0; size * RESPONSE_BLOCK], RESPONSE_BLOCK, Access::empty())?;
         let caps = Caps { max_send_wr: entries, max_recv_wr: entries, ..Caps::default() };
-        let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
+        let mut qp = device.create_qp(to, &pd, &sends, &receives, caps)?;
         for number in 0..u64::from(shape.size) {
             if let Some(block) = responses.take() {
                 qp.post_recv_blocks(RECEIVES + number, block)?;
             }
         }
-        cq.arm()?;
-        Ok(Link { qp, cq, capsules, region, shape, queue: Queue::new(shape.size) })
+        receives.arm()?;
+        Ok(Link { qp, sends, receives, capsules, region, shape, queue: Queue::new(shape.size) })
     }
 
     /// The target has answered with the number of its receives, which limits the queue. No command was sent before.
@@ -168,17 +172,35 @@ impl<D: DataPath> Link<D> {
 
     /// Takes completions, at most so many that the connection does not keep others waiting. Returns whether there may be more.
     pub(super) fn poll(&mut self, over: &mut Vec<Over>) -> Result<bool, LinkError> {
+        // A failed send comes first: the receives only tell that they were flushed.
+        self.poll_sends(false, over)?;
         let mut batch = [Completion::default(); BATCH];
         for _ in 0..POLLS {
-            let polled = self.cq.poll_or_arm(&mut batch).map_err(device("the completion queue"))?;
-            if polled == 0 {
-                return Ok(false);
-            }
+            let polled = self.receives.poll_or_arm(&mut batch).map_err(device("the completion queue"))?;
             for completion in batch.iter().take(polled) {
                 self.take(completion, over)?;
             }
+            if polled == 0 {
+                let waits = self.queue.waits_for_sends();
+                return if waits { self.poll_sends(true, over).map(|()| false) } else { Ok(false) };
+            }
         }
         Ok(true)
+    }
+
+    /// Takes the completions of sends, which are no more than the sends.
+    fn poll_sends(&mut self, arms: bool, over: &mut Vec<Over>) -> Result<(), LinkError> {
+        let mut batch = [Completion::default(); BATCH];
+        loop {
+            let polled = if arms { self.sends.poll_or_arm(&mut batch) } else { self.sends.poll(&mut batch) };
+            let polled = polled.map_err(device("the completion queue"))?;
+            for completion in batch.iter().take(polled) {
+                self.take(completion, over)?;
+            }
+            if polled == 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn take(&mut self, completion: &Completion, over: &mut Vec<Over>) -> Result<(), LinkError> {

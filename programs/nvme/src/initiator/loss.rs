@@ -71,8 +71,8 @@ pub enum Loss {
     #[error("the keep-alive was not answered within {0:?}")]
     KeepAlive(Duration),
     /// The controller was not live in time.
-    #[error("the controller was not live within {0:?}")]
-    Late(Duration),
+    #[error("the controller was not live in time")]
+    Late,
     /// The poll of the application cannot watch a completion queue.
     #[error("{0}")]
     Poll(#[from] std::io::Error),
@@ -104,7 +104,7 @@ impl Loss {
             | Loss::Ended { .. }
             | Loss::Unanswered { .. }
             | Loss::KeepAlive(_)
-            | Loss::Late(_)
+            | Loss::Late
             | Loss::Poll(_) => Cause::Heals,
         }
     }

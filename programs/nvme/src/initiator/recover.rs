@@ -25,7 +25,7 @@ impl<D: DataPath> Initiator<D> {
     /// The time of an attempt has passed, or that of all of them: `rule`.
     pub(super) fn late(&mut self, rule: Option<GivenUp>) {
         self.end_lanes();
-        self.decide(Loss::Late(self.options.timeout + super::BRING_UP), rule);
+        self.decide(Loss::Late, rule);
     }
 
     /// Another attempt follows, unless a rule forbids it. A first one that fails has no second: its cause is mostly a wrong
