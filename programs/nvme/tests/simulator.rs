@@ -5,7 +5,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use cmid_nvme::initiator::{Failure, Happened, On};
+use cmid_nvme::initiator::{Failure, Happened, On, WAITING_MAX};
 use cmid_nvme::wire::{self, CmError, Status};
 use target::BLOCK;
 use world::{World, options};
@@ -48,6 +48,19 @@ fn more_commands_than_the_queues_hold_wait_for_room_and_all_end() {
     ended.sort_by_key(|ended| ended.ticket);
     assert!(ended.iter().all(|ended| ended.result.is_ok()));
     assert_eq!(ended.iter().map(|ended| ended.ticket).collect::<Vec<_>>(), tickets);
+}
+
+#[test]
+fn commands_beyond_the_limit_are_returned_until_ends_are_taken() {
+    let mut world = World::live(1, |_| {});
+    let mut submit = |world: &mut World| world.initiator.submit(On::Io, wire::flush(1)).map(drop);
+    assert!((0..WAITING_MAX).all(|_| submit(&mut world).is_ok()));
+    assert_eq!(submit(&mut world), Err(wire::flush(1)));
+    // Those that have ended count until they are taken.
+    (0..100).for_each(|_| world.turn());
+    assert_eq!(submit(&mut world), Err(wire::flush(1)));
+    world.ended();
+    assert_eq!(submit(&mut world), Ok(()));
 }
 
 #[test]

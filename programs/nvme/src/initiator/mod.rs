@@ -3,6 +3,41 @@
 //! The application submits commands and takes their ends. If a connection is lost, all of them are ended, and the controller is
 //! brought up again (`nvme_rdma_error_recovery` of the kernel does so too); [`Redial`] decides when. Commands that were outstanding
 //! are then sent again, before those that waited.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use cmid_mio::proto::datapath::DataPath;
+//! use cmid_nvme::initiator::{Happened, Initiator, On, Options};
+//! use cmid_nvme::wire;
+//!
+//! /// Reads the first block of namespace 1, which has 512 bytes.
+//! fn first_block<D: DataPath>(device: D, options: Options) -> std::io::Result<Vec<u8>> {
+//!     let (mut poll, mut events) = (mio::Poll::new()?, mio::Events::with_capacity(64));
+//!     let mut initiator = Initiator::new(device, poll.registry(), 0, options)?;
+//!     // It waits until the controller is live.
+//!     let submitted = initiator.submit(On::Io, wire::read(1, 0, 1, vec![0; 512]));
+//!     let ticket = submitted.map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+//!     loop {
+//!         let timeout = initiator.before_poll(Duration::from_secs(1));
+//!         poll.poll(&mut events, Some(timeout))?;
+//!         for event in &events {
+//!             if !initiator.handle(event) {
+//!                 // one of the application's own sources
+//!             }
+//!         }
+//!         initiator.turn();
+//!         while let Some(happened) = initiator.next_happened() {
+//!             if let Happened::Lost(loss) = happened {
+//!                 eprintln!("lost: {loss}");
+//!             }
+//!         }
+//!         if let Some(ended) = initiator.next_ended().filter(|ended| ended.ticket == ticket) {
+//!             return ended.result.map(|answer| answer.data).map_err(std::io::Error::other);
+//!         }
+//!     }
+//! }
+//! ```
 
 mod lane;
 mod link;
@@ -31,8 +66,11 @@ use crate::wire::{AsyncEvent, Command};
 use lane::Lane;
 use request::Request;
 
-/// The most requests that wait for a queue.
+/// The most requests that wait for a queue, or whose end was not taken; of the administrator as many again.
 pub const WAITING_MAX: usize = 4096;
+
+/// The most news about the controller that were not taken. The oldest ones go.
+const HAPPENED_MAX: usize = 64;
 
 /// How often a command is sent again, after a loss or after a status that is not final (`nvme_max_retries` of the kernel).
 pub const RETRIES: u8 = 5;
@@ -163,13 +201,13 @@ impl<D: DataPath> Initiator<D> {
     /// Submits a command. Its end follows ([`Initiator::next_ended`]). It waits while there is no controller.
     ///
     /// # Errors
-    /// Returns the command if [`WAITING_MAX`] others wait.
+    /// Returns the command if there are [`WAITING_MAX`] others.
     pub fn submit(&mut self, on: On, command: Command) -> Result<Ticket, Command> {
         let waiting = match on {
             On::Admin => &mut self.waiting_admin,
             On::Io => &mut self.waiting,
         };
-        if waiting.len() >= WAITING_MAX {
+        if waiting.len() + self.ended.len() >= WAITING_MAX {
             return Err(command);
         }
         self.tickets += 1;
@@ -182,6 +220,13 @@ impl<D: DataPath> Initiator<D> {
             None => waiting.push_back(Request { ticket, on, command, failures: 0 }),
         }
         Ok(ticket)
+    }
+
+    fn tell(&mut self, happened: Happened) {
+        if self.happened.len() >= HAPPENED_MAX {
+            self.happened.pop_front();
+        }
+        self.happened.push_back(happened);
     }
 
     /// Takes the end of a request.

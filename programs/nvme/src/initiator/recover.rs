@@ -33,7 +33,7 @@ impl<D: DataPath> Initiator<D> {
     fn decide(&mut self, loss: Loss, rule: Option<GivenUp>) {
         let never = self.options.ctrl_loss == Some(Duration::ZERO);
         if self.has_been_live && rule.is_none() && !never {
-            self.happened.push_back(Happened::Lost(loss));
+            self.tell(Happened::Lost(loss));
             return;
         }
         if rule.is_none() {
@@ -41,7 +41,7 @@ impl<D: DataPath> Initiator<D> {
             let _ = self.redial.stop();
         }
         self.end_all(&loss.to_string());
-        self.happened.push_back(Happened::GivenUp { loss, rule });
+        self.tell(Happened::GivenUp { loss, rule });
     }
 
     /// Ends all connections. Requests that were outstanding wait again, in their order, unless that was so too often.

@@ -142,7 +142,7 @@ impl<D: DataPath> Initiator<D> {
         let _ = self.redial.established(now);
         let keep_alive = self.options.settings.keep_alive;
         self.alive = if keep_alive.is_zero() { Time::NEVER } else { now.after(keep_alive / 2) };
-        self.happened.push_back(Happened::Live);
+        self.tell(Happened::Live);
         self.send(0, Tag::Event(async_event()));
     }
 
@@ -251,7 +251,7 @@ impl<D: DataPath> Initiator<D> {
             Tag::KeepAlive(_) => {}
             Tag::Event(_) if response.status.is_success() => {
                 let event = AsyncEvent::of(response.result);
-                self.happened.push_back(Happened::Event(event));
+                self.tell(Happened::Event(event));
                 // Reading the page ends the event.
                 let len = ADMIN_TRANSFER as u32;
                 self.send(0, Tag::EventLog(get_log_page(LogPage(event.log_page), 0, len)));
