@@ -187,7 +187,10 @@ impl Connection {
                 disk.keep_alives += 1;
                 self.answer(cid, Status::SUCCESS, 0)
             }
-            (1.., 0, _) => self.answer(cid, Status::SUCCESS, 0),
+            (1.., 0, _) => {
+                disk.flushes += 1;
+                self.answer(cid, Status::SUCCESS, 0)
+            }
             (1.., 1 | 2, _) => self.io(entry, data, disk),
             (_, opcode, _) => panic!("the command {opcode:#x}"),
         }

@@ -41,6 +41,8 @@ pub(crate) struct Disk {
     pub(crate) refused: u32,
     /// The reject of the next connections: the NVMe reason, if it is not 0.
     pub(crate) reject: u16,
+    /// Commands that flushed.
+    pub(crate) flushes: usize,
     /// Commands that asked for the keep-alive timer to be started anew.
     pub(crate) keep_alives: u32,
     /// The number of the next controller.
@@ -59,6 +61,7 @@ impl Disk {
             delay: 0,
             status: 0,
             refused: 0,
+            flushes: 0,
             reject: 0,
             keep_alives: 0,
             controllers: 1,
