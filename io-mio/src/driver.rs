@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::{Drive, Limits, Next, Observer, Pollable};
+use cmid_proto::{Drive, Limits, Next, Observer, Pollable, Time};
 use mio::Registry;
 use mio::event::Event;
 
@@ -94,6 +94,13 @@ impl<D: Pollable, O: Observer> Mio<D, O> {
     pub fn turn(&mut self) -> Next {
         self.drive.set_now(now());
         self.drive.run(BUDGET)
+    }
+
+    /// As [`timeout`](Mio::timeout), until a deadline of the application, such as that of
+    /// [`Redial::timeout`](cmid_proto::redial::Redial::timeout). [`Time::NEVER`] for none.
+    #[must_use]
+    pub fn timeout_until(&self, deadline: Time) -> Option<Duration> {
+        self.timeout((deadline != Time::NEVER).then(|| deadline.since(now())))
     }
 
     /// Returns the timeout of the next poll: at most `at_most`; `None` means no timeout.

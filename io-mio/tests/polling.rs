@@ -73,6 +73,15 @@ impl Program {
 }
 
 #[test]
+fn a_poll_lasts_until_the_deadline_of_the_application() {
+    let mut program = Program::new(&host(), Limits::SINGLE, 4);
+    assert_eq!(program.driver.timeout_until(Time::NEVER), None);
+    assert_eq!(program.driver.timeout_until(Time::ZERO), Some(Duration::ZERO));
+    let deadline = program.driver.drive().within(SOON);
+    assert!(program.driver.timeout_until(deadline).is_some_and(|span| span <= SOON && span > SOON / 2));
+}
+
+#[test]
 fn an_idle_driver_wakes_nobody() {
     let mut program = Program::new(&host(), Limits::SINGLE, 4);
     program.id();

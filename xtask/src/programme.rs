@@ -55,8 +55,8 @@ const fn differential_on_siw(backend: Backend) -> Work {
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = Cargo(
     "build --release --lib --bins -p cmid-check -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p on-tokio -p replog -p ticker -p udping -p wildcard --features \
-     cmid-check/verbs,cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
+     -p cmid-nvme -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p on-tokio -p replog -p ticker -p udping -p wildcard --features \
+     cmid-check/verbs,cmid-conformance/verbs,cmid-nvme/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
      loops/verbs,on-tokio/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
 );
 
@@ -94,6 +94,10 @@ const CMTIME: &str = "sh cmtime sh @cmtime {backend} 20 10.99.0.1 interop epoll 
 const UCMATOSE: &str = "ours=@kernel-cmatose sh pairs+ucmatose";
 const PERFTEST: &str = "ours=@kernel-perftest sh pairs+perftest";
 const PEERS: &[&str] = &[RPING, CMTIME, UCMATOSE, PERFTEST];
+/// Beside the kernel's target and its initiator.
+const NVME: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme"];
+const NVME_FAULTS: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme-faults"];
+const NVME_BENCH: &[&str] = &["ours=@cmid-nvme report=%nvme-reports/bench.txt sh nvmet+nvme-bench"];
 const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
 const BLOCKING: &[&str] =
     &["waits=@kernel-waits rping=@rping conformance=@conformance kernel_device=@kernel-device sh blocking"];
@@ -161,6 +165,7 @@ const STEPS: &[Step] = &[
     step("market data and orders", 20, vm(ANY, Own, 120, &["@ticker demo --device verbs --ticks 500"])),
     step("errors of users of replog and ticker", 40, vm(ANY, Own, 300, &["replog=@replog ticker=@ticker sh user-errors"])),
     step("a replicated log under kills", 60, vm(ANY, Own, 300, &["@replog torture --election-timeout 1000"])),
+    step("NVMe: interoperation", 60, vm(V6_12, Own, 300, NVME)),
     step("a wildcard server on two devices", 20, vm(ANY, Own, 120, &["@wildcard --device verbs 10.99.0.2=rxe0 10.98.0.2=rxe2 10.99.0.1=rxe0 10.98.0.2=rxe2"])),
     step("a foreign data path", 20, vm(ANY, Own, 120, &["@foreign"])),
     step("nothing blocks in io-mio and io-epoll", 90, vm(ANY, Librdmacm, 600, BLOCKING)),
@@ -238,6 +243,10 @@ const SLOW: &[Step] = &[
     step("cmid-check in one machine, on soft-iWARP", 120, counted(V6_12, Transport::Siw, check!("siw-6.12.json"))),
     step("cmid-check between two machines, on soft-RoCE", 120, vm(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/rxe-6.12-two-machines.json sh check"])),
     step("cmid-check between two machines, on soft-iWARP", 120, siw(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/siw-6.12-two-machines.json sh check"])),
+    step("NVMe: faults", 120, vm(V6_12, Own, 300, NVME_FAULTS)),
+    step("NVMe: beside fio on the kernel's initiator", 120, vm(V6_12, Own, 400, NVME_BENCH)),
+    step("NVMe: interoperation, 6.1", 60, vm(V6_1, Own, 300, NVME)),
+    step("NVMe: interoperation on soft-iWARP", 60, siw(V6_12, Own, 300, NVME)),
     step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),
     step("conformance on soft-iWARP", 250, siw(V6_12, Librdmacm, 900, CONFORMANCE_ON_SIW)),
     step("conformance of the kernel backend on soft-iWARP", 250, siw(V6_12, Own, 900, CONFORMANCE_ON_SIW)),

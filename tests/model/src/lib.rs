@@ -15,6 +15,7 @@
 //! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
 //! | [`redial`] | reports anything, at any time | none | each wait ends; each answer can be done; an end within the limits |
 //! | [`messages`] | two, over packets that arrive late; or one with a hostile peer | none | each packet meets a receive; all arrive; each wrong packet is an error |
+//! | [`nvme_responses`] | `cmid-nvme` without I/O | none: a hostile NVMe target | a command ends at most once, and none is lost |
 //! | `pair` | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 //! | `kernel` | any requests, on `KernelCm` | any bytes as the kernel's answers | an event is what the bytes say |
 //! | `in_flight` | posts, polls, destroys and deregisters | completes, drops, repeats | memory is pinned until the last poll |
@@ -31,6 +32,7 @@ pub mod messages;
 mod methods;
 pub mod migrate;
 mod model;
+pub mod nvme_responses;
 pub mod one_host;
 pub mod ops;
 #[cfg(feature = "devices")]
@@ -74,6 +76,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rereg", run: rereg::run },
     Target { name: "redial", run: redial::run },
     Target { name: "messages", run: messages::run },
+    Target { name: "nvme_responses", run: nvme_responses::run },
     #[cfg(feature = "devices")]
     Target { name: "in_flight", run: in_flight::run },
     #[cfg(feature = "devices")]

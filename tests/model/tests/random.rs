@@ -48,6 +48,11 @@ fn run_target(name: &str, few: u32) {
 }
 
 #[test]
+fn a_hostile_nvme_target_ends_no_command_twice() {
+    run_target("nvme_responses", 500);
+}
+
+#[test]
 fn the_laws_hold_for_a_core_on_a_faithful_kernel_and_every_state_is_reached() {
     let seen = RefCell::new(BTreeSet::new());
     run("faithful", 300, |data| seen.borrow_mut().extend(faithful::states(data)));

@@ -1,0 +1,88 @@
+//! How many commands a second, and how long each takes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_nvme::initiator::{On, Ticket};
+use cmid_nvme::wire::{self, IdNamespace};
+
+use crate::args::Bench;
+use crate::session::Session;
+
+/// The processor time of this thread so far (`/proc/thread-self/schedstat`, in nanoseconds).
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()> {
+    let id = session.namespace(nsid)?;
+    let Bench { write, io_size, queue_depth, seconds, table } = *bench;
+    let blocks = io_size / id.block();
+    ensure!(
+        blocks > 0 && io_size % id.block() == 0,
+        "--io-size is not a multiple of the block of {} bytes",
+        id.block()
+    );
+    ensure!(
+        io_size <= session.initiator.transfer_max(),
+        "--io-size is above what the controller and --max-transfer permit"
+    );
+    let places = id.size / blocks as u64;
+    ensure!(places > 0, "the namespace is shorter than --io-size");
+    let (begun, until) = (Instant::now(), Instant::now() + Duration::from_secs(seconds));
+    let (processor, mut times) = (processor_time(), Vec::new());
+    let mut pending: BTreeMap<Ticket, Instant> = BTreeMap::new();
+    // The buffers come back with the ends.
+    let mut buffers: Vec<Vec<u8>> = (0..queue_depth).map(|number| vec![number as u8; io_size]).collect();
+    loop {
+        while pending.len() < usize::from(queue_depth) && Instant::now() < until {
+            let command = command(nsid, write, places, blocks, &id, &mut buffers);
+            match session.initiator.submit(On::Io, command) {
+                Ok(ticket) => pending.insert(ticket, Instant::now()),
+                Err(_) => bail!("too many commands wait"),
+            };
+        }
+        if pending.is_empty() {
+            break;
+        }
+        let ended = session.wait()?;
+        let answer = ended.result.context("a command of the measurement")?;
+        times.extend(pending.remove(&ended.ticket).map(|at| at.elapsed()));
+        buffers.push(match ended.command.transfer {
+            wire::Transfer::Out(buffer) => buffer,
+            wire::Transfer::In(_) | wire::Transfer::Nothing => answer.data,
+        });
+    }
+    let (span, processor) = (begun.elapsed(), processor_time().saturating_sub(processor));
+    times.sort_unstable();
+    let at = |per_mille: usize| times.get(times.len() * per_mille / 1000).copied().unwrap_or_default();
+    let (count, kind) = (times.len().max(1) as f64, if write { "writes" } else { "reads" });
+    let (rate, each) = (count / span.as_secs_f64(), processor.as_secs_f64() * 1e6 / count);
+    let (p50, p99) = (at(500), at(990));
+    if table {
+        println!("{rate:.0} {} {} {each:.0}", p50.as_micros(), p99.as_micros());
+        return Ok(());
+    }
+    println!(
+        "{} random {kind} of {io_size} bytes at depth {queue_depth}: {rate:.0} a second, p50 {p50:?}, p99 {p99:?}, \
+         {each:.0} us of processor each",
+        times.len(),
+    );
+    Ok(())
+}
+
+fn command(
+    nsid: u32,
+    write: bool,
+    places: u64,
+    blocks: usize,
+    id: &IdNamespace,
+    buffers: &mut Vec<Vec<u8>>,
+) -> wire::Command {
+    let (lba, len) = (fastrand::u64(..places) * blocks as u64, blocks * id.block());
+    let buffer = buffers.pop().unwrap_or_else(|| vec![0; len]);
+    if write { wire::write(nsid, lba, blocks as u16, buffer) } else { wire::read(nsid, lba, blocks as u16, buffer) }
+}

@@ -1,0 +1,345 @@
+//! The turns of the loop: events, completions, deadlines, and what is sent next.
+
+use std::time::Duration;
+
+use cmid_mio::proto::datapath::DataPath;
+use cmid_mio::proto::handshake::{Dial, DialTo};
+use cmid_mio::proto::redial::Todo as RedialTodo;
+use cmid_mio::proto::{CmEvent, Event, Next, PrivateData, Time};
+use mio::Token;
+
+use super::lane::Lane;
+use super::link::{Link, Over, Shape, Unsent};
+use super::request::{Answer, Request, Tag};
+use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
+use crate::controller::{ADMIN_SIZE, Controller, Todo};
+use crate::wire::{
+    AsyncEvent, CmReply, CmRequest, ConnectData, LogPage, Transfer, async_event, get_log_page, keep_alive,
+};
+
+/// How often deadlines of commands are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The bytes of a slot of the admin queue: what Identify returns.
+const ADMIN_TRANSFER: usize = 4096;
+
+/// The most bytes of data that a capsule has room for, whatever the controller takes.
+const CAPSULE_MAX: usize = 16 << 10;
+
+/// The slots of the admin queue that requests of the application leave for those of the initiator.
+const KEPT: usize = 4;
+
+/// With 7, soft-RoCE repeats for ever (hazard P48): a target without power would not be noticed.
+const RETRY_COUNT: u8 = 6;
+
+impl<D: DataPath> Initiator<D> {
+    /// Sends what was submitted, and returns the timeout of the next poll, at most `at_most`.
+    pub fn before_poll(&mut self, at_most: Duration) -> Duration {
+        let now = self.driver.drive().within(Duration::ZERO);
+        self.dispatch(now);
+        let has_news = !self.ended.is_empty() || !self.happened.is_empty();
+        if has_news || self.lanes.iter().any(|lane| lane.is_readable) {
+            return Duration::ZERO;
+        }
+        let look = if self.controller.is_some() { self.look } else { Time::NEVER };
+        let due = [self.redial.timeout().unwrap_or(Time::NEVER), self.wake.unwrap_or(Time::NEVER), self.alive, look];
+        let due = due.into_iter().fold(now.after(at_most), Time::min);
+        self.driver.timeout_until(due).unwrap_or(at_most)
+    }
+
+    /// Handles an event of the poll. Returns false if it is not the initiator's.
+    pub fn handle(&mut self, event: &mio::event::Event) -> bool {
+        let Token(token) = event.token();
+        match self.lanes.iter_mut().find(|lane| lane.token.0 == token) {
+            Some(lane) => {
+                lane.is_readable = true;
+                true
+            }
+            None => self.driver.handle(event),
+        }
+    }
+
+    /// Does what is due, without waiting. Then take what has ended and what has happened.
+    pub fn turn(&mut self) {
+        for at in 0..self.lanes.len() {
+            self.take_completions(at);
+        }
+        while let Next::Deliver | Next::Again = self.driver.turn() {
+            while let Some(event) = self.driver.drive().next_event(self.channel) {
+                self.take_event(event);
+            }
+        }
+        let now = self.driver.drive().within(Duration::ZERO);
+        self.pass_time(now);
+        self.dispatch(now);
+    }
+
+    fn pass_time(&mut self, now: Time) {
+        if self.redial.timeout().is_some_and(|due| now >= due) {
+            match self.redial.handle_timeout(now, fastrand::u32(..)) {
+                RedialTodo::Dial { .. } => self.begin(),
+                RedialTodo::Cancel => self.late(None),
+                RedialTodo::GiveUp(rule) => self.late(Some(rule)),
+                // The peer never calls.
+                RedialTodo::Nothing
+                | RedialTodo::Wait { .. }
+                | RedialTodo::Accept { .. }
+                | RedialTodo::Reject
+                | RedialTodo::Use { .. } => {}
+            }
+        }
+        if self.wake.is_some_and(|due| now >= due) {
+            self.wake = None;
+            if let Some(controller) = &mut self.controller {
+                let todo = controller.woken();
+                self.step(todo.map_err(Loss::from));
+            }
+        }
+        if now >= self.alive {
+            self.alive = now.after(self.options.settings.keep_alive / 2);
+            self.send(0, Tag::KeepAlive(keep_alive()));
+        }
+        if now >= self.look {
+            self.look = now.after(LOOK);
+            self.look_at_deadlines(now);
+        }
+    }
+
+    fn look_at_deadlines(&mut self, now: Time) {
+        let late = |lane: &Lane<D>| {
+            let (_, link) = lane.link.as_ref()?;
+            Some((lane.qid, matches!(link.queue.overdue(now)?, Tag::KeepAlive(_))))
+        };
+        match self.lanes.iter().find_map(late) {
+            Some((_, true)) => self.lose(Loss::KeepAlive(self.options.settings.keep_alive)),
+            Some((qid, false)) => self.lose(Loss::Unanswered { qid, limit: self.options.timeout }),
+            None => {}
+        }
+    }
+
+    /// Begins an attempt.
+    fn begin(&mut self) {
+        let (controller, todo) = Controller::new(self.options.settings.clone());
+        self.controller = Some(controller);
+        self.step(Ok(todo));
+    }
+
+    /// Does the next step of bringing the controller up.
+    pub(super) fn step(&mut self, todo: Result<Todo, Loss>) {
+        match todo {
+            Ok(Todo::Dial(request)) => self.dial(request),
+            Ok(Todo::Send { qid, command }) => self.send(qid.into(), Tag::Step(command)),
+            Ok(Todo::Wait(until)) => self.wake = Some(until),
+            Ok(Todo::Live) => self.live(),
+            Err(loss) => self.lose(loss),
+        }
+    }
+
+    fn live(&mut self) {
+        let now = self.driver.drive().within(Duration::ZERO);
+        self.has_been_live = true;
+        // It says that the connection is the one to use.
+        let _ = self.redial.established(now);
+        let keep_alive = self.options.settings.keep_alive;
+        self.alive = if keep_alive.is_zero() { Time::NEVER } else { now.after(keep_alive / 2) };
+        self.tell(Happened::Live);
+        self.send(0, Tag::Event(async_event()));
+    }
+
+    fn dial(&mut self, request: CmRequest) {
+        let mut to = DialTo::new(self.options.addr);
+        to.private_data = PrivateData::copy_of(&request.encode());
+        to.param.retry_count = RETRY_COUNT;
+        let (channel, qid) = (self.channel, request.qid);
+        let drive = self.driver.drive();
+        let deadline = self.redial.timeout().unwrap_or_else(|| drive.within(self.options.timeout));
+        match (Dial::start(drive, Some(channel), &to, deadline), self.lanes.get_mut(usize::from(qid))) {
+            (Ok(dial), Some(lane)) => lane.dial = Some((dial, request)),
+            // The controller grants no more queues than were asked for, and so many lanes there are.
+            (Ok(_), None) => {}
+            (Err(error), _) => self.lose(Loss::of_handshake(qid, error)),
+        }
+    }
+
+    /// The sizes of a queue that is dialled.
+    fn shape(&self, request: CmRequest) -> Shape {
+        let identity = self.controller.as_ref().and_then(Controller::identity);
+        match (&self.controller, identity) {
+            (Some(controller), Some(identity)) if request.qid > 0 => Shape {
+                size: request.size,
+                transfer: controller.transfer_max(self.options.transfer).max(ConnectData::LEN),
+                in_capsule: identity.data_in_capsule().min(CAPSULE_MAX),
+            },
+            _ => Shape { size: ADMIN_SIZE, transfer: ADMIN_TRANSFER, in_capsule: 0 },
+        }
+    }
+
+    fn take_event(&mut self, event: Event) {
+        let Some(at) = self.lanes.iter().position(|lane| lane.has(event.id)) else { return };
+        let Some(lane) = self.lanes.get_mut(at) else { return };
+        let qid = lane.qid;
+        let Some((mut dial, request)) = lane.dial.take() else {
+            // These events do not end a connection.
+            if !matches!(event.cm(), Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established)) {
+                self.lose(Loss::Ended { qid, event: event.to_string() });
+            }
+            return;
+        };
+        let shape = self.shape(request);
+        let drive = self.driver.drive();
+        let handled = dial
+            .handle(drive, event, |drive, id| drive.attach_qp(id, |device, to| Link::<D>::attach(device, to, shape)));
+        let Some(lane) = self.lanes.get_mut(at) else { return };
+        let connected = match handled {
+            Ok(None) => {
+                lane.dial = Some((dial, request));
+                return;
+            }
+            Ok(Some(connected)) => connected,
+            Err(error) => return self.lose(Loss::of_handshake(qid, error)),
+        };
+        let reply = CmReply::decode(&connected.private_data);
+        let mut link = connected.attached;
+        if let Ok(reply) = reply {
+            link.limit(Controller::size(request, reply));
+        }
+        if let Err(error) = lane.set(connected.id, link, &self.registry) {
+            return self.lose(error.into());
+        }
+        match (reply, &mut self.controller) {
+            (Err(error), _) => self.lose(Loss::Accepted { qid, error }),
+            (Ok(reply), Some(controller)) => {
+                let todo = controller.connected(reply);
+                self.step(todo.map_err(Loss::from));
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    fn take_completions(&mut self, at: usize) {
+        let Some(lane) = self.lanes.get_mut(at) else { return };
+        if !std::mem::take(&mut lane.is_readable) {
+            return;
+        }
+        let (qid, mut over) = (lane.qid, Vec::new());
+        let Some((_, link)) = &mut lane.link else { return };
+        let polled = link.poll(&mut over);
+        if let Ok(more) = polled {
+            lane.is_readable = more;
+        }
+        // What has ended before an error has ended.
+        for over in over {
+            self.take_over(over);
+        }
+        if let Err(error) = polled {
+            self.lose(Loss::Link { qid, error });
+        }
+    }
+
+    fn take_over(&mut self, over: Over) {
+        let Over { tag, response } = over;
+        match tag {
+            Tag::Step(command) => {
+                let now = self.driver.drive().within(Duration::ZERO);
+                if let Some(controller) = &mut self.controller {
+                    let data = if let Transfer::In(data) = &command.transfer { data.as_slice() } else { &[] };
+                    let todo = controller.answered(response, data, now);
+                    self.step(todo.map_err(Loss::from));
+                }
+            }
+            // A controller that answers is alive, whatever it says.
+            Tag::KeepAlive(_) => {}
+            Tag::Event(_) if response.status.is_success() => {
+                let event = AsyncEvent::of(response.result);
+                self.tell(Happened::Event(event));
+                // Reading the page ends the event.
+                let len = ADMIN_TRANSFER as u32;
+                self.send(0, Tag::EventLog(get_log_page(LogPage(event.log_page), 0, len)));
+            }
+            // The controller takes none, or it is being shut down.
+            Tag::Event(_) => {}
+            Tag::EventLog(_) => self.send(0, Tag::Event(async_event())),
+            Tag::Request(mut request) => {
+                if response.status.is_success() {
+                    let data = match &mut request.command.transfer {
+                        Transfer::In(buffer) => std::mem::take(buffer),
+                        Transfer::Out(_) | Transfer::Nothing => Vec::new(),
+                    };
+                    let result = Ok(Answer { result: response.result, data });
+                    self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });
+                } else if response.status.is_final() || request.failures >= RETRIES {
+                    let result = Err(Failure::Status(response.status));
+                    self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });
+                } else {
+                    request.failures += 1;
+                    self.waiting_of(request.on).push_back(request);
+                }
+            }
+        }
+    }
+
+    /// Sends a command that the initiator needs. There is room for it: the admin queue keeps some.
+    fn send(&mut self, at: usize, tag: Tag) {
+        let deadline = match tag {
+            Tag::Event(_) => Time::NEVER,
+            Tag::KeepAlive(_) => self.driver.drive().within(self.options.settings.keep_alive),
+            Tag::Step(_) | Tag::EventLog(_) | Tag::Request(_) => self.driver.drive().within(self.options.timeout),
+        };
+        let Some(lane) = self.lanes.get_mut(at) else { return };
+        let (qid, Some((_, link))) = (lane.qid, &mut lane.link) else { return };
+        if let Some(Unsent { error: Some(error), .. }) = link.send(tag, deadline) {
+            self.lose(Loss::Link { qid, error });
+        }
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn dispatch(&mut self, now: Time) {
+        if self.controller().is_none() {
+            return;
+        }
+        let deadline = now.after(self.options.timeout);
+        while self.lanes.first().is_some_and(|lane| lane.room() > KEPT) {
+            let Some(request) = self.waiting_admin.pop_front() else { break };
+            if !self.try_send(0, request, deadline) {
+                return;
+            }
+        }
+        if self.controller().is_some_and(|controller| controller.queues() == 0) {
+            for Request { ticket, command, .. } in std::mem::take(&mut self.waiting) {
+                let result = Err(Failure::GivenUp("it has no I/O queues".to_owned()));
+                self.ended.push_back(Ended { ticket, command, result });
+            }
+        }
+        let queues = self.lanes.len() - 1;
+        while let Some(request) = self.waiting.pop_front() {
+            let from = self.next_lane;
+            let lane = (0..queues)
+                .map(|step| 1 + (from + step) % queues)
+                .find(|&at| self.lanes.get(at).is_some_and(|lane| lane.room() > 0));
+            let Some(at) = lane else {
+                self.waiting.push_front(request);
+                return;
+            };
+            self.next_lane = at % queues;
+            if !self.try_send(at, request, deadline) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a request. Returns false if it waits again.
+    fn try_send(&mut self, at: usize, request: Request, deadline: Time) -> bool {
+        let Some((_, link)) = self.lanes.get_mut(at).and_then(|lane| lane.link.as_mut()) else {
+            self.waiting_of(request.on).push_front(request);
+            return false;
+        };
+        let Some(Unsent { tag, error }) = link.send(Tag::Request(request), deadline) else { return true };
+        if let Tag::Request(request) = tag {
+            self.waiting_of(request.on).push_front(request);
+        }
+        if let Some(error) = error {
+            self.lose(Loss::Link { qid: at as u16, error });
+        }
+        false
+    }
+}

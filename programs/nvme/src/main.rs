@@ -1,0 +1,115 @@
+//! `cmid-nvme`: an NVMe over RDMA initiator. See README.md.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod args;
+mod bench;
+mod copy;
+mod session;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use args::{Arguments, Command, Target};
+use clap::Parser as _;
+use cmid_nvme::initiator::On;
+use cmid_nvme::wire::{self, DiscoveryLog, IdController, LogPage};
+use session::Session;
+
+/// How often the discovery log is read again that changes meanwhile.
+const DISCOVERIES: u32 = 5;
+
+/// The bytes of each command that reads the discovery log.
+const PART: u32 = 4096;
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cmid-nvme: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Discover(target) => discover(&target),
+        Command::Connect { to, seconds } => {
+            let mut session = Session::connect(to.options())?;
+            let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+            while until.is_none_or(|until| Instant::now() < until) {
+                session.turn(Duration::from_millis(500))?;
+            }
+            session.close();
+            Ok(())
+        }
+        Command::IdCtrl(of) => with(Session::connect(of.options())?, id_ctrl),
+        Command::IdNs(of) => with(Session::connect(of.of.options())?, |session| {
+            let id = session.namespace(of.namespace_id)?;
+            println!("nsze {}\nncap {}\nnuse {}\nblock {}", id.size, id.capacity, id.used, id.block());
+            Ok(())
+        }),
+        Command::Read { of, range, data_size } => {
+            with(Session::connect(of.of.options())?, |session| copy::read(session, of.namespace_id, &range, data_size))
+        }
+        Command::Write { of, range } => {
+            with(Session::connect(of.of.options())?, |session| copy::write(session, of.namespace_id, &range))
+        }
+        Command::Flush(of) => with(Session::connect(of.of.options())?, |session| {
+            session.run("flush", On::Io, wire::flush(of.namespace_id)).map(drop)
+        }),
+        Command::Bench { of, bench } => {
+            with(Session::connect(of.of.options())?, |session| bench::run(session, of.namespace_id, &bench))
+        }
+    }
+}
+
+/// Works with a session, and closes it.
+fn with(mut session: Session, work: impl FnOnce(&mut Session) -> Result<()>) -> Result<()> {
+    let result = work(&mut session);
+    session.close();
+    result
+}
+
+fn id_ctrl(session: &mut Session) -> Result<()> {
+    let answer = session.run("Identify Controller", On::Admin, wire::identify_controller())?;
+    let id = IdController::decode(&answer.data)?;
+    println!("sn {}\nmn {}\nfr {}\ncntlid {}\nmdts {}", id.serial, id.model, id.firmware, id.cntlid, id.mdts);
+    println!("ver {}.{}\nnn {}\nkas {}", id.version >> 16, id.version >> 8 & 0xff, id.namespaces, id.kas);
+    println!("maxcmd {}\nsgls {:#x}\nioccsz {}\nsubnqn {}", id.max_commands, id.sgls, id.capsule / 16, id.subsystem);
+    Ok(())
+}
+
+fn discover(target: &Target) -> Result<()> {
+    with(Session::connect(target.discovery())?, |session| {
+        let log = read_log(session)?;
+        for entry in log.entries {
+            let transport = entry.transport_name();
+            println!("{transport} {} {} {} ({})", entry.address, entry.service, entry.subsystem, entry.kind_name());
+        }
+        Ok(())
+    })
+}
+
+/// Reads the discovery log until it does not change meanwhile.
+fn read_log(session: &mut Session) -> Result<DiscoveryLog> {
+    let mut page = |offset: u32, len: u32| {
+        let command = wire::get_log_page(LogPage::DISCOVERY, offset.into(), len);
+        session.run("the discovery log", On::Admin, command).map(|answer| answer.data)
+    };
+    for _ in 0..DISCOVERIES {
+        let header = DiscoveryLog::decode(&page(0, DiscoveryLog::HEADER)?)?;
+        let mut bytes = Vec::new();
+        while (bytes.len() as u32) < header.len() {
+            let offset = bytes.len() as u32;
+            bytes.extend(page(offset, PART.min(header.len() - offset))?);
+        }
+        let log = DiscoveryLog::decode(&bytes)?;
+        if log.generation == header.generation && log.records == header.records {
+            return Ok(log);
+        }
+    }
+    bail!("the discovery log changes all the time")
+}

@@ -1,0 +1,110 @@
+//! A loop of the program: one poll, one initiator.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use cmid_mio::verbs::Verbs;
+use cmid_nvme::initiator::{Answer, Ended, Happened, Initiator, On, Options};
+use cmid_nvme::wire::{self, IdNamespace};
+use mio::{Events, Poll};
+
+/// How long a poll waits at most.
+const POLL: Duration = Duration::from_millis(500);
+
+/// How long the end of a controller may take.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+pub(crate) struct Session {
+    poll: Poll,
+    events: Events,
+    pub(crate) initiator: Initiator<Verbs>,
+}
+
+impl Session {
+    /// Connects, and waits until the controller is live.
+    pub(crate) fn connect(options: Options) -> Result<Self> {
+        let addr = options.addr;
+        let poll = Poll::new()?;
+        let device = Verbs::open().context("no RDMA device: load rdma_ucm and the driver of a device")?;
+        let initiator = Initiator::new(device, poll.registry(), 0, options)
+            .context("no RDMA device: load rdma_ucm and the driver of a device, and see `rdma link`")?;
+        let mut session = Session { poll, events: Events::with_capacity(256), initiator };
+        while session.initiator.controller().is_none() {
+            session.turn(POLL).with_context(|| format!("{addr}"))?;
+        }
+        Ok(session)
+    }
+
+    /// Makes a turn, and tells what has happened to the controller.
+    pub(crate) fn turn(&mut self, at_most: Duration) -> Result<()> {
+        let timeout = self.initiator.before_poll(at_most);
+        match self.poll.poll(&mut self.events, Some(timeout)) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            polled => polled?,
+        }
+        for event in &self.events {
+            // There are no other sources.
+            self.initiator.handle(event);
+        }
+        self.initiator.turn();
+        while let Some(happened) = self.initiator.next_happened() {
+            match happened {
+                Happened::Live => {
+                    let queues = self.initiator.controller().map_or(0, |controller| controller.queues());
+                    eprintln!("connected: {queues} I/O queues");
+                }
+                Happened::Lost(loss) => eprintln!("lost: {loss}; connects again"),
+                Happened::Event(event) => eprintln!("event: {event}"),
+                Happened::GivenUp { loss, rule: Some(rule) } => bail!("{loss}; {rule}"),
+                Happened::GivenUp { loss, rule: None } => bail!("{loss}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes turns until a request has ended.
+    pub(crate) fn wait(&mut self) -> Result<Ended> {
+        loop {
+            if let Some(ended) = self.initiator.next_ended() {
+                return Ok(ended);
+            }
+            self.turn(POLL)?;
+        }
+    }
+
+    /// Runs one command, while there is no other one.
+    pub(crate) fn run(&mut self, what: &str, on: On, command: wire::Command) -> Result<Answer> {
+        if self.initiator.submit(on, command).is_err() {
+            bail!("{what}: too many commands wait");
+        }
+        self.wait()?.result.with_context(|| what.to_owned())
+    }
+
+    /// Identifies a namespace whose blocks can be read and written.
+    pub(crate) fn namespace(&mut self, nsid: u32) -> Result<IdNamespace> {
+        let answer = self.run("Identify Namespace", On::Admin, wire::identify_namespace(nsid))?;
+        let id = IdNamespace::decode(&answer.data)?;
+        if id.size == 0 {
+            let answer = self.run("the list of namespaces", On::Admin, wire::identify_namespaces(0))?;
+            bail!("there is no namespace {nsid}; there are {:?}", wire::namespace_list(&answer.data)?);
+        }
+        if id.metadata != 0 {
+            bail!("namespace {nsid} has metadata, which this program does not support");
+        }
+        Ok(id)
+    }
+
+    /// Shuts the controller down, and ends the connections.
+    pub(crate) fn close(mut self) {
+        let until = Instant::now() + SHUTDOWN;
+        let shutdown = self.initiator.controller().map(|controller| controller.shutdown());
+        let ticket = shutdown.and_then(|command| self.initiator.submit(On::Admin, command).ok());
+        while ticket.is_some() && Instant::now() < until {
+            if self.initiator.next_ended().is_some_and(|ended| Some(ended.ticket) == ticket) || self.turn(POLL).is_err()
+            {
+                break;
+            }
+        }
+        self.initiator.close();
+    }
+}

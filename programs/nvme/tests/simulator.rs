@@ -1,0 +1,180 @@
+//! The initiator against a target on the simulator: what an application sees, one fault at a time.
+
+mod target;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use cmid_nvme::initiator::{Failure, Happened, On, WAITING_MAX};
+use cmid_nvme::wire::{self, CmError, Status};
+use target::BLOCK;
+use world::{World, options};
+
+#[test]
+fn blocks_are_written_and_read_in_the_capsule_and_by_rdma() {
+    let mut world = World::live(3, |_| {});
+    for count in [1, 2, 3, 8] {
+        let data: Vec<u8> = (0..count * BLOCK).map(|at| (at / 7 + count) as u8).collect();
+        world.run(On::Io, wire::write(1, 5, count as u16, data.clone())).result.expect("a write");
+        let answer = world.run(On::Io, wire::read(1, 5, count as u16, vec![0; data.len()])).result.expect("a read");
+        assert!(answer.data == data && world.disk.bytes[5 * BLOCK..(5 + count) * BLOCK] == data);
+    }
+    world.run(On::Io, wire::flush(1)).result.expect("a flush");
+    let failure = world.run(On::Io, wire::read(1, 64, 1, vec![0; BLOCK])).result.expect_err("a failure");
+    assert_eq!(failure, Failure::Status(Status::LBA_OUT_OF_RANGE));
+}
+
+#[test]
+fn a_command_is_sent_before_the_poll_that_follows_its_submission() {
+    let mut world = World::live(1, |_| {});
+    world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![1; BLOCK])).expect("room");
+    world.initiator.before_poll(Duration::from_secs(60));
+    // Only the target turns.
+    let start = Instant::now();
+    while world.disk.written.is_empty() {
+        world.target.as_mut().expect("a target").turn(&mut world.disk);
+        assert!(start.elapsed() < Duration::from_secs(30), "the command was not sent");
+    }
+}
+
+#[test]
+fn more_commands_than_the_queues_hold_wait_for_room_and_all_end() {
+    let mut world = World::live(2, |options| options.settings.size = 4);
+    let tickets: Vec<_> = (0..200)
+        .map(|number| world.initiator.submit(On::Io, wire::write(1, number % 64, 1, vec![number as u8; BLOCK])))
+        .collect::<Result<_, _>>()
+        .expect("room");
+    let mut ended: Vec<_> = (0..tickets.len()).map(|_| world.ended()).collect();
+    ended.sort_by_key(|ended| ended.ticket);
+    assert!(ended.iter().all(|ended| ended.result.is_ok()));
+    assert_eq!(ended.iter().map(|ended| ended.ticket).collect::<Vec<_>>(), tickets);
+}
+
+#[test]
+fn commands_beyond_the_limit_are_returned_until_ends_are_taken() {
+    let mut world = World::live(1, |_| {});
+    let submit = |world: &mut World| world.initiator.submit(On::Io, wire::flush(1)).map(drop);
+    assert!((0..WAITING_MAX).all(|_| submit(&mut world).is_ok()));
+    assert_eq!(submit(&mut world), Err(wire::flush(1)));
+    // Those that have ended count until they are taken; those that are on a queue do not, and there is room for 15.
+    world.turn_until(|world| world.disk.flushes == WAITING_MAX);
+    (0..100).for_each(|_| world.turn());
+    let more = (0..WAITING_MAX).take_while(|_| submit(&mut world).is_ok()).count();
+    assert!(more <= 15, "{more}");
+    world.ended();
+    assert_eq!(submit(&mut world), Ok(()));
+}
+
+#[test]
+fn a_connection_that_is_lost_is_made_again_and_its_commands_are_sent_again() {
+    let mut world = World::live(2, |_| {});
+    world.disk.delay = 1_000_000;
+    let ticket = world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![9; BLOCK])).expect("room");
+    world.turn_until(|world| !world.disk.written.is_empty());
+    world.disk.delay = 0;
+    world.target.as_mut().expect("a target").cut(1);
+    let ended = world.ended();
+    assert_eq!((ended.ticket, ended.result.is_ok(), world.disk.written.len()), (ticket, true, 2));
+    assert!(world.happened.iter().any(|it| matches!(it, Happened::Lost(_))));
+}
+
+#[test]
+fn a_command_that_is_never_answered_fails_once_after_its_retries() {
+    let mut world = World::live(1, |options| options.timeout = Duration::from_millis(150));
+    world.disk.delay = 1_000_000;
+    let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
+    assert_eq!(failure, Failure::Lost(6));
+    let unanswered = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("not answered"));
+    assert_eq!(world.happened.iter().filter(unanswered).count(), 6);
+    world.disk.delay = 0;
+    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
+}
+
+#[test]
+fn a_status_that_is_not_final_is_tried_again_and_a_final_one_not() {
+    let mut world = World::live(1, |_| {});
+    world.disk.status = 6;
+    let ticket = world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![1; BLOCK])).expect("room");
+    world.turn_until(|world| world.disk.refused > 0);
+    world.disk.status = 0;
+    let ended = world.ended();
+    assert_eq!((ended.ticket, ended.result.is_ok()), (ticket, true));
+    for (status, times) in [(6, 6), (0x4006, 1)] {
+        (world.disk.status, world.disk.refused) = (status, 0);
+        let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
+        assert_eq!((failure, world.disk.refused), (Failure::Status(Status(status)), times));
+    }
+}
+
+#[test]
+fn a_target_that_is_gone_for_too_long_ends_all_commands() {
+    let mut world = World::live(1, |options| options.ctrl_loss = Some(Duration::from_millis(300)));
+    world.target = None;
+    let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
+    assert!(matches!(failure, Failure::GivenUp(_)), "{failure}");
+    let failure = world.run(On::Admin, wire::keep_alive()).result.expect_err("a failure");
+    assert!(matches!(failure, Failure::GivenUp(_)), "{failure}");
+}
+
+#[test]
+fn a_first_attempt_that_fails_is_not_repeated_and_tells_why() {
+    let attempt = |change: &dyn Fn(&mut cmid_nvme::initiator::Options), reject| {
+        let mut options = options(1);
+        change(&mut options);
+        let mut world = World::new(options);
+        world.disk.reject = reject;
+        world.turn_until(|world| !world.happened.is_empty());
+        match world.happened.remove(0) {
+            Happened::GivenUp { loss, .. } => loss.to_string(),
+            other @ (Happened::Live | Happened::Lost(_) | Happened::Event(_)) => panic!("{other:?}"),
+        }
+    };
+    let told = attempt(&|options| options.settings.subsystem = "nqn.other".into(), 0);
+    assert!(told.starts_with("Connect: invalid parameters"), "{told}");
+    let told = attempt(&|_| {}, 4);
+    assert_eq!(told, format!("queue 0: the target rejects the connection: {}", CmError(4)));
+    let told = attempt(&|options| options.addr.set_port(1), 0);
+    assert!(told.contains("no listener on this port"), "{told}");
+}
+
+#[test]
+fn a_target_without_resources_is_called_again_once_it_was_connected() {
+    let mut world = World::live(1, |_| {});
+    world.disk.reject = 6;
+    world.target.as_mut().expect("a target").cut(0);
+    world.turn_until(|world| world.happened.len() > 3);
+    assert!(world.happened[2..].iter().all(|it| matches!(it, Happened::Lost(_))), "{:?}", world.happened);
+    world.disk.reject = 0;
+    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
+}
+
+#[test]
+fn a_controller_is_kept_alive_and_one_that_does_not_answer_is_lost() {
+    let mut world = World::live(1, |_| {});
+    world.turn_until(|world| world.disk.keep_alives > 2);
+    world.host.set_link(false);
+    world.turn_until(|world| world.happened.len() > 1);
+    world.host.set_link(true);
+    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
+}
+
+#[test]
+fn an_event_of_the_controller_is_told_and_the_next_one_too() {
+    let mut world = World::live(1, |_| {});
+    for events in 1..3 {
+        world.disk.event = 0x04_00_02;
+        world.turn_until(|world| world.happened.len() > events);
+        assert!(matches!(&world.happened[events], Happened::Event(event) if event.log_page == 4));
+    }
+}
+
+#[test]
+fn what_is_outstanding_at_a_close_ends() {
+    let mut world = World::live(1, |_| {});
+    world.disk.delay = 1_000_000;
+    let ticket = world.initiator.submit(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).expect("room");
+    (0..5).for_each(|_| world.turn());
+    world.initiator.close();
+    let ended = world.ended();
+    assert_eq!((ended.ticket, ended.result), (ticket, Err(Failure::GivenUp("closed".into()))));
+}

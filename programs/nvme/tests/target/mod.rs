@@ -1,0 +1,181 @@
+//! A target for tests, on the simulator: as much of nvmet-rdma as an initiator meets. Its blocks survive its crashes.
+
+mod connection;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath as _};
+use cmid_mio::proto::handshake::{Incoming, Serve};
+use cmid_mio::proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, Limits, Next, PortSpace, Time};
+use cmid_mio::sim::SimDevice;
+use cmid_mio::{Config, Mio};
+use cmid_nvme::wire::{CmReply, CmRequest};
+use connection::Connection;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+/// The length of a block, and the number of blocks.
+pub(crate) const BLOCK: usize = 512;
+pub(crate) const BLOCKS: usize = 64;
+
+/// The tokens of the target begin here. Its completion queues are polled each turn, so all have one token.
+pub(crate) const TOKENS: usize = 5000;
+
+/// The accept or the disconnect of a connection takes no longer.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// What the target has, and what its judge is told.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) bytes: Vec<u8>,
+    /// The block and the first eight bytes of each write that was executed, in their order.
+    pub(crate) written: Vec<(u64, u64)>,
+    /// The answers to reads and writes that are held back, in turns.
+    pub(crate) delay: u32,
+    /// Reads and writes fail with this status, if it is not 0.
+    pub(crate) status: u16,
+    /// How often that was so.
+    pub(crate) refused: u32,
+    /// The reject of the next connections: the NVMe reason, if it is not 0.
+    pub(crate) reject: u16,
+    /// Commands that flushed.
+    pub(crate) flushes: usize,
+    /// Commands that asked for the keep-alive timer to be started anew.
+    pub(crate) keep_alives: u32,
+    /// The number of the next controller.
+    pub(crate) controllers: u16,
+    /// The controllers that are enabled.
+    pub(crate) enabled: Vec<u16>,
+    /// The asynchronous event that the next request for one gets.
+    pub(crate) event: u32,
+}
+
+impl Disk {
+    pub(crate) fn new() -> Self {
+        Disk {
+            bytes: vec![0; BLOCK * BLOCKS],
+            written: Vec::new(),
+            delay: 0,
+            status: 0,
+            refused: 0,
+            flushes: 0,
+            reject: 0,
+            keep_alives: 0,
+            controllers: 1,
+            enabled: Vec::new(),
+            event: 0,
+        }
+    }
+}
+
+/// A target that runs.
+pub(crate) struct Target {
+    driver: Mio<SimDevice>,
+    registry: Registry,
+    channel: ChannelKey,
+    serves: Vec<Serve<Connection>>,
+    pub(crate) connections: BTreeMap<IdKey, Connection>,
+}
+
+impl Target {
+    pub(crate) fn new(device: SimDevice, registry: &Registry, addr: SocketAddr) -> Self {
+        let config = Config { limits: Limits::default(), tokens: TOKENS + 1..TOKENS + 64 };
+        let mut driver = Mio::new(device, registry, config).expect("a driver");
+        let drive = driver.drive();
+        let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
+        let listener = drive.create_id(Some(channel), PortSpace::Tcp).expect("an id");
+        drive.bind(listener, addr).expect("an address");
+        drive.listen(listener, 16).expect("a listener");
+        let registry = registry.try_clone().expect("a registry");
+        Target { driver, registry, channel, serves: Vec::new(), connections: BTreeMap::new() }
+    }
+
+    /// Whether an event of the poll is the target's.
+    pub(crate) fn handle(&mut self, event: &mio::event::Event) -> bool {
+        event.token() == Token(TOKENS) || self.driver.handle(event)
+    }
+
+    pub(crate) fn turn(&mut self, disk: &mut Disk) {
+        while let Next::Deliver | Next::Again = self.driver.turn() {
+            while let Some(event) = self.driver.drive().next_event(self.channel) {
+                self.take(event, disk);
+            }
+        }
+        let ids: Vec<IdKey> = self.connections.keys().copied().collect();
+        for id in ids {
+            let connection = self.connections.get_mut(&id).expect("a connection");
+            if connection.turn(disk).is_err() {
+                self.end(id);
+            }
+        }
+    }
+
+    /// Ends the connection that has this place among them.
+    pub(crate) fn cut(&mut self, place: usize) {
+        let count = self.connections.len().max(1);
+        if let Some(&id) = self.connections.keys().nth(place % count) {
+            self.end(id);
+        }
+    }
+
+    fn end(&mut self, id: IdKey) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
+        let drive = self.driver.drive();
+        let deadline = drive.within(LIMIT);
+        let _ = drive.disconnect(id, deadline);
+        let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
+        drop(connection);
+        let _ = drive.destroy(id, Time::NEVER);
+    }
+
+    fn take(&mut self, event: Event, disk: &mut Disk) {
+        let drive = self.driver.drive();
+        if event.cm() == Some(CmEvent::ConnectRequest) {
+            let Ok(incoming) = Incoming::new(drive, event) else { return };
+            let request = match CmRequest::decode(incoming.private_data()) {
+                Ok(request) if disk.reject == 0 => request,
+                Ok(_) => {
+                    let [low, high] = disk.reject.to_le_bytes();
+                    let _ = incoming.reject(drive, &[0, 0, low, high]);
+                    return;
+                }
+                Err(error) => panic!("the initiator's private data: {error}"),
+            };
+            let deadline = drive.within(LIMIT);
+            let reply = CmReply { receives: request.size }.encode();
+            let serve = incoming.accept(drive, ConnParam::default(), &reply, deadline, |drive, id| {
+                drive.attach_qp(id, |device, to| Connection::attach(device, to, request))
+            });
+            self.serves.extend(serve);
+            return;
+        }
+        let (id, kind) = (event.id, event.cm());
+        if let Some(at) = self.serves.iter().position(|serve| serve.id() == id) {
+            match self.serves[at].handle(drive, event) {
+                Ok(None) => return,
+                Ok(Some(connected)) => {
+                    let fd = connected.attached.cq.fd().as_raw_fd();
+                    let watched = self.registry.register(&mut SourceFd(&fd), Token(TOKENS), Interest::READABLE);
+                    watched.expect("a watched queue");
+                    self.connections.insert(id, connected.attached);
+                }
+                Err(_) => {}
+            }
+            drop(self.serves.swap_remove(at));
+        } else if kind == Some(CmEvent::Disconnected) {
+            self.end(id);
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        while let Some((&id, _)) = self.connections.first_key_value() {
+            self.end(id);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+# cmid-nvme ($ours) while things go wrong with the kernel's target: what it tells, and that each command ends once.
+start_target
+
+# The same subsystem over the wire between veth1 and veth2, whose packets can be lost.
+mkdir $config/ports/2
+echo rdma >$config/ports/2/addr_trtype
+echo ipv4 >$config/ports/2/addr_adrfam
+echo 10.98.0.1 >$config/ports/2/addr_traddr
+echo 4420 >$config/ports/2/addr_trsvcid
+ln -s $config/subsystems/$nqn $config/ports/2/subsystems/$nqn || fail "the port of the wire"
+
+# in_background COMMAND ARGUMENT...: what it tells is in /tmp/errors. ended STATUS waits for its end.
+in_background() {
+    "$@" >/tmp/output 2>/tmp/errors &
+    process=$!
+    sleep 2
+}
+ended() {
+    status=0
+    wait $process || status=$?
+    cat /tmp/output
+    sed 's/^/    /' /tmp/errors
+    [ $status = "$1" ] || fail "it has ended with $status"
+}
+told() { grep -q "$1" /tmp/errors || fail "it has not told: $1"; }
+connected() { [ "$(grep -c '^connected' /tmp/errors)" -ge "$1" ] || fail "it was not connected $1 times"; }
+
+echo "--- the target goes and comes back while blocks are written"
+in_background initiator bench --write --seconds 8 --queue-depth 8 -i 2 -c 1 -l 30 -k 2
+unlink_port
+sleep 2
+link_port
+ended 0
+told "^lost: queue [0-9]*: "
+connected 2
+
+echo "--- the target goes for good"
+in_background initiator bench --seconds 20 -c 1 -l 3 -k 2
+unlink_port
+ended 1
+told "the time limit has passed\|the peer has refused"
+link_port
+
+echo "--- the wire loses all packets for a while"
+target=10.98.0.1
+in_background initiator bench --write --seconds 16 --queue-depth 4 -c 1 -l 60 -k 2 --io-timeout 3
+tc qdisc add dev veth1 root netem loss 100%
+tc qdisc add dev veth2 root netem loss 100%
+sleep 5
+tc qdisc del dev veth1 root
+tc qdisc del dev veth2 root
+ended 0
+told "^lost: "
+connected 2
+target=10.99.0.1
+
+echo "--- a namespace goes and comes back"
+in_background initiator connect --seconds 4 -k 2
+echo 0 >$config/subsystems/$nqn/namespaces/1/enable
+sleep 1
+echo 1 >$config/subsystems/$nqn/namespaces/1/enable
+ended 0
+told "^event: the namespaces have changed"
+
+echo "--- the initiator is killed, and the next one connects"
+in_background "$ours" bench -a $target -n $nqn --write --seconds 20 --queue-depth 32
+kill -9 $process
+ended 137
+initiator id-ns >/dev/null 2>/tmp/errors || fail "the next one does not connect"
+
+echo "--- a device that answers after 3 seconds, and a limit of 1 second"
+modprobe null_blk nr_devices=1 gb=1 irqmode=2 completion_nsec=3000000000 || fail "the slow device"
+mkdir $config/subsystems/$nqn/namespaces/2
+echo /dev/nullb0 >$config/subsystems/$nqn/namespaces/2/device_path
+echo 1 >$config/subsystems/$nqn/namespaces/2/enable
+in_background initiator read --namespace-id 2 --data-size 4096 --io-timeout 1 -c 1 -l 30 --data /tmp/back
+ended 1
+told "a command was not answered within 1s"
+told "^cmid-nvme: read: the connection was lost 6 times during this command"
+connected 6
+echo 0 >$config/subsystems/$nqn/namespaces/2/enable
+rmdir $config/subsystems/$nqn/namespaces/2
+
+# What was written in the end is there.
+head -c 1048576 /dev/urandom >/tmp/data
+initiator write --data /tmp/data 2>/tmp/errors || fail "write"
+cmp /tmp/data /dev/ram0 -n 1048576 || fail "the ram disk has other bytes"
+rm $config/ports/2/subsystems/$nqn
+rmdir $config/ports/2
+stop_target
+echo "the target has no connection left"

@@ -1,0 +1,63 @@
+# cmid-nvme ($ours) and the kernel's target; then the kernel's own initiator beside it. What was written is compared with what
+# the backing device has.
+start_target
+dd if=/dev/urandom of=/tmp/data bs=1M count=4 2>/dev/null
+
+timeout 60 "$ours" discover -a $target >/tmp/output || fail "discover"
+grep "^rdma $target 4420 $nqn (nvme subsystem)" /tmp/output || fail "the subsystem is not discovered"
+initiator id-ctrl >/tmp/output || fail "id-ctrl"
+grep -x "subnqn $nqn" /tmp/output || fail "the identity"
+initiator id-ns >/tmp/output || fail "id-ns"
+grep -x "nsze 65536" /tmp/output || fail "the namespace"
+
+# Long ones by keyed SGL, on several queues; short ones in the capsule; a range that is no power of two.
+initiator write -i 3 -Q 16 --data /tmp/data || fail "write"
+cmp /tmp/data /dev/ram0 -n 4194304 || fail "the ram disk has other bytes"
+dd if=/tmp/data of=/tmp/short bs=512 count=3 2>/dev/null
+initiator write --start-block 20001 --data /tmp/short || fail "a short write"
+dd if=/dev/ram0 of=/tmp/back bs=512 skip=20001 count=3 2>/dev/null
+cmp /tmp/short /tmp/back || fail "a short write has written other bytes"
+initiator read --start-block 1 --data-size 2000384 -i 2 --data /tmp/back || fail "read"
+tail -c +513 /tmp/data | head -c 2000384 | cmp - /tmp/back || fail "other bytes were read"
+initiator flush || fail "flush"
+echo "written, read and flushed"
+
+refused "invalid parameters: is the NQN right?" timeout 60 "$ours" id-ctrl -a $target -n nqn.2014-08.org.cmid:none
+refused "there are [1]" initiator id-ns --namespace-id 7
+refused "the namespace has only 65536 blocks" initiator write --start-block 65535 --data /tmp/short
+refused "10.99.0.1:4421" timeout 60 "$ours" id-ctrl -a $target -s 4421 -n $nqn
+
+# Both initiators at the same time, and each reads what the other one has written.
+modprobe -a nvme-fabrics nvme-rdma || fail "the kernel's initiator"
+echo "transport=rdma,traddr=$target,trsvcid=4420,nqn=$nqn,nr_io_queues=2,queue_size=16" >/dev/nvme-fabrics ||
+    fail "the kernel's initiator cannot connect"
+tries=0
+until [ -b /dev/nvme0n1 ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || fail "the kernel's initiator has no disk"
+    sleep 0.1
+done
+(
+    for number in 1 2 3 4 5 6 7 8; do
+        dd if=/tmp/data of=/dev/nvme0n1 bs=64K count=16 seek=$((64 + 16 * number)) oflag=direct 2>/dev/null || exit 1
+    done
+) &
+kernel=$!
+for number in 1 2 3 4; do
+    dd if=/tmp/data of=/tmp/part bs=64K skip=$number count=16 2>/dev/null
+    initiator write --start-block $((32768 + 2048 * number)) --data /tmp/part || fail "a write beside the kernel's"
+done
+wait $kernel || fail "the kernel's writes"
+head -c 1048576 /tmp/data >/tmp/part
+for number in 1 8; do
+    initiator read --start-block $((128 * (64 + 16 * number))) --data-size 1048576 --data /tmp/back || fail "read"
+    cmp /tmp/part /tmp/back || fail "the kernel's write is not read"
+done
+for number in 1 4; do
+    dd if=/dev/nvme0n1 of=/tmp/back bs=64K skip=$((256 + 16 * number)) count=16 iflag=direct 2>/dev/null
+    dd if=/tmp/data bs=64K skip=$number count=16 2>/dev/null | cmp - /tmp/back || fail "the kernel does not read a write"
+done
+echo "both initiators see each other's writes"
+echo 1 >/sys/class/nvme/nvme0/delete_controller
+stop_target
+echo "the target has no connection left"
