@@ -128,6 +128,7 @@ mod data;
 mod fabric;
 mod index;
 mod kernel;
+mod worlds;
 
 pub use cmid_proto as proto;
 pub use cmid_proto::datapath::{
@@ -158,6 +159,8 @@ pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;
 pub use fabric::device::{SimDevice, SimHandle};
 pub use fabric::host::Host;
+pub use fabric::rules::{Guard, Kind, Latency, Rule};
+pub use worlds::{Disk, Failure, Fault, Node, Program, Turn, World, check, check_with, find, find_with, turn};
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]
