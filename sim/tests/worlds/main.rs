@@ -1,0 +1,10 @@
+//! Worlds: whole programs in virtual time, under faults.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod client;
+mod hosts;
+mod link;
+mod mistakes;
+mod rebalanced;
+mod rules;
+mod server;
