@@ -323,7 +323,7 @@ impl World {
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
         self.wake(qp.host);
         if sent.status != WcStatus::SUCCESS {
-            self.note(qp.host, || format!("QP {}: {:?} ends with {}", qp.num, pending.opcode, sent.status));
+            self.note(qp.host, || format!("QP {}: request {} ends with {}", qp.num, pending.wr_id, sent.status));
         }
         let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.send_cq));
         if !self.queues.complete_send(qp, pending, sent) {

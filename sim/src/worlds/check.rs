@@ -160,7 +160,7 @@ fn shrink(config: &Config, seed: u64, faults: usize, test: &impl Fn(&mut World))
 /// The text of the panic of [`check`].
 fn report(failure: &Failure) -> String {
     let thread = std::thread::current();
-    let name = thread.name().filter(|name| *name != "main").unwrap_or_default();
+    let name = thread.name().filter(|name| *name != "main").unwrap_or("NAME");
     let seed = failure.seed;
     let mut text = format!("{failure}\n  again: {VARIABLE}={seed} cargo test {name}");
     let file = format!("{}-{seed}", name.replace(|it: char| !it.is_ascii_alphanumeric(), "-"));

@@ -12,12 +12,15 @@ use crate::server::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A slow network, so that there is time for faults.
+fn slow() -> Config {
+    Config { latency: Duration::from_millis(2), ..Config::default() }
+}
+
 /// The test finds the mistake within 1,000 seeds, and finds nothing in 100 worlds without it.
 fn is_found(mistake: Mistake, test: fn(&mut World, Mistake)) -> Failure {
-    // A slow network, so that there is time for faults.
-    let config = Config { latency: Duration::from_millis(2), ..Config::default() };
-    check_with(&config, 0..100, |world| test(world, Mistake::None));
-    find_with(&config, 0..1000, |world| test(world, mistake)).expect("the mistake is found")
+    check_with(&slow(), 0..100, |world| test(world, Mistake::None));
+    find_with(&slow(), 0..1000, |world| test(world, mistake)).expect("the mistake is found")
 }
 
 fn client(mistake: Mistake) -> impl FnMut(&Node) -> Client {
@@ -53,16 +56,35 @@ fn a_connection_that_is_not_disconnected() {
     assert!(failure.faults.iter().any(|fault| fault.contains("pause of server")), "{failure}");
 }
 
+fn numbers_come_back(world: &mut World, client: fn(&Node) -> Client) {
+    world.host("server", Server::new);
+    world.client("client", client);
+    world.chaos(4, Duration::from_millis(100), &[Fault::Crash, Fault::PowerLoss]);
+    world.run(Duration::from_secs(30));
+}
+
 #[test]
 fn a_wait_for_completions_only() {
-    let failure = is_found(Mistake::IgnoresEvents, |world, mistake| {
-        world.host("server", Server::new);
-        world.client("client", client(mistake));
-        world.chaos(4, SECOND / 10, &[Fault::Crash, Fault::PowerLoss]);
-        world.run(SECOND * 30);
-    });
+    check_with(&slow(), 0..100, |world| numbers_come_back(world, |node| Client::new(node, 40, Mistake::None)));
+    let waits: fn(&Node) -> Client = |node| Client::new(node, 40, Mistake::IgnoresEvents);
+    let failure = find_with(&slow(), 0..1000, |world| numbers_come_back(world, waits)).unwrap();
     assert!(failure.message.contains("not done within 30s: client"), "{failure}");
     assert!(failure.faults.iter().any(|fault| fault.contains("of server")), "{failure}");
+    // README.md shows this test and what it finds.
+    let (readme, here) = (include_str!("../../README.md"), include_str!("mistakes.rs"));
+    assert_eq!(function(readme, "numbers_come_back"), function(here, "numbers_come_back"));
+    assert!(readme.contains(&failure.to_string()), "{failure}");
+    let lines: Vec<&str> = failure.trace.lines().collect();
+    let fault = lines.iter().position(|line| line.contains("fault:")).unwrap();
+    let shown = lines[fault - 2..=fault].join("\n");
+    assert!(readme.contains(&shown), "{shown}");
+}
+
+/// The text of a function at the start of a line, up to its end.
+fn function<'a>(text: &'a str, name: &str) -> &'a str {
+    let from = text.find(&format!("\nfn {name}(")).unwrap_or_else(|| panic!("no {name}"));
+    let rest = &text[from..];
+    &rest[..rest.find("\n}\n").unwrap_or_else(|| panic!("no end of {name}"))]
 }
 
 #[test]
