@@ -74,11 +74,10 @@ pub fn find(seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
 
 /// As [`find`], in fabrics of this configuration. The seed and the clock of it do not count.
 pub fn find_with(config: &Config, mut seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
-    let config = Config { clock: crate::Clock::Virtual, ..config.clone() };
     seeds.find_map(|seed| {
-        let (message, faults) = quietly(|| run(&config, seed, &[], false, &test)).err()?;
-        let left_out = quietly(|| shrink(&config, seed, faults.len(), &test));
-        let ended = quietly(|| run(&config, seed, &left_out, true, &test));
+        let (message, faults) = quietly(|| run(config, seed, &[], false, &test)).err()?;
+        let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
+        let ended = quietly(|| run(config, seed, &left_out, true, &test));
         Some(explain(seed, message, ended))
     })
 }
@@ -112,7 +111,7 @@ fn run(
     with_log: bool,
     test: &impl Fn(&mut World),
 ) -> Result<Logged, Failed> {
-    let mut world = World::new(config, seed, left_out, with_log);
+    let mut world = World::with(&Config { seed, ..config.clone() }, left_out, with_log);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         test(&mut world);
         let counters = world.fabric.counters();

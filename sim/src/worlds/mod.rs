@@ -22,7 +22,7 @@ pub use disk::Disk;
 pub use program::{Node, Program, Turn, turn};
 
 use crate::fabric::Fabric;
-use crate::fabric::config::Config;
+use crate::fabric::config::{Clock, Config};
 use crate::fabric::host::Host;
 use crate::fabric::rng::Rng;
 use crate::fabric::rules::{Guard, Rule};
@@ -81,8 +81,16 @@ enum Act {
 }
 
 impl World {
-    fn new(config: &Config, seed: u64, left_out: &[usize], with_log: bool) -> Self {
-        let fabric = Fabric::new(Config { seed, ..config.clone() });
+    /// Creates a world without hosts, for a test that needs no [`check`]. Its time is virtual whatever the configuration
+    /// says.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        World::with(config, &[], false)
+    }
+
+    fn with(config: &Config, left_out: &[usize], with_log: bool) -> Self {
+        let seed = config.seed;
+        let fabric = Fabric::new(Config { clock: Clock::Virtual, ..config.clone() });
         if with_log {
             fabric.with(|world| world.log = Some(Default::default()));
         }
@@ -208,28 +216,26 @@ impl World {
 
     /// Runs until something holds, or the time has passed. Returns whether it holds.
     fn advance(&mut self, span: Duration, mut holds: impl FnMut(&World) -> bool) -> bool {
-        let end = self.now().after(span);
-        loop {
-            if holds(self) {
-                return true;
-            }
+        let now = self.now();
+        let end = now.after(span);
+        let mut fabric_due = self.go_on(now);
+        while !holds(self) {
             let turns = self.seats.iter().filter_map(|seat| seat.due);
             let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-            match turns.chain(agenda).chain(self.fabric.next_due()).min().filter(|&due| due <= end) {
-                Some(due) => self.step(due),
+            match turns.chain(agenda).chain(fabric_due).min().filter(|&due| due <= end) {
+                Some(due) => fabric_due = self.step(due),
                 None => {
-                    self.fabric.advance_to(end);
-                    self.hear();
+                    self.go_on(end);
                     return holds(self);
                 }
             }
         }
+        true
     }
 
-    /// Does everything that is due at this time.
-    fn step(&mut self, due: Time) {
-        self.fabric.advance_to(due);
-        self.hear();
+    /// Does everything that is due at this time. Returns when the fabric has something to do next.
+    fn step(&mut self, due: Time) -> Option<Time> {
+        self.go_on(due);
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= due) {
             match entry.remove() {
                 Act::Start(seat) => self.start(seat),
@@ -242,13 +248,15 @@ impl World {
                 self.take_turn(at, due);
             }
         }
-        self.hear();
+        self.go_on(due)
     }
 
-    /// Plans a turn for each program to which something has arrived.
-    fn hear(&mut self) {
+    /// Lets the fabric go on to this time, and plans a turn for each program to which something has arrived. Returns when the
+    /// fabric has something to do next.
+    fn go_on(&mut self, until: Time) -> Option<Time> {
         let World { fabric, seats, rng, .. } = self;
         fabric.with(|world| {
+            world.advance_to(until);
             for seat in seats {
                 let Some(host) = world.hosts.get_mut(seat.node.host.no.0) else { continue };
                 if std::mem::take(&mut host.has_news) && seat.program.is_some() {
@@ -257,7 +265,8 @@ impl World {
                     seat.due = Some(seat.due.map_or(heard, |due| due.min(heard)));
                 }
             }
-        });
+            world.timers.next_due()
+        })
     }
 
     fn take_turn(&mut self, at: usize, now: Time) {
