@@ -112,8 +112,8 @@
 //! device of an id becomes known, a REP is answered by RTU if the id has a QP, a QP is attached to the joined
 //! multicast group, and some events are swallowed.
 //!
-//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without
-//! loss. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
+//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency, and
+//! without loss unless a [`Rule`] loses packets: the transport repeats those. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
 //! [`SendWr::send_to`]) arrives after [`GRH_LEN`] bytes of header, or is lost.
 //!
 //! Memory ([`Pd`], [`Mr`], [`Mw`]) uses the state machines of [`memory`]. The simulated device counts users
@@ -148,7 +148,7 @@
 //!
 //! # Configuration
 //!
-//! [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
+//! [`Fabric::rule`] loses, delays and doubles messages, and cuts hosts off. [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
 //! hosts and devices, and two defects of all kernels that can be switched off. [`Host`] injects faults and changes:
 //! its link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
@@ -233,4 +233,4 @@ pub use fabric::counters::Counters;
 pub use fabric::device::{SimDevice, SimHandle};
 pub use fabric::host::Host;
 pub use fabric::rules::{Guard, Kind, Latency, Rule};
-pub use worlds::{Disk, Failure, Fault, Node, Program, Turn, World, check, check_with, find, find_with, turn};
+pub use worlds::{Disk, Failure, Fault, Node, Program, Task, Turn, World, check, check_with, find, find_with, turn};

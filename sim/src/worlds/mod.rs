@@ -6,6 +6,7 @@ mod check;
 mod disk;
 mod hosts;
 mod program;
+mod task;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use chaos::Fault;
 pub use check::{Failure, check, check_with, find, find_with};
 pub use disk::Disk;
 pub use program::{Node, Program, Turn, turn};
+pub use task::Task;
 
 use crate::fabric::Fabric;
 use crate::fabric::config::{Clock, Config};
@@ -139,7 +141,7 @@ impl World {
         let host = self.fabric.host(&[ip]);
         let skew = Rc::new(Cell::new(Skew::default()));
         let disk = Disk::new(&self.fabric, &skew);
-        let node = Node { host: host.clone(), disk, addrs: Rc::clone(&self.addrs), skew, ip };
+        let node = Node { host: host.clone(), disk, addrs: Rc::clone(&self.addrs), skew, alarm: Rc::default(), ip };
         self.seats.push(Seat {
             name: name.to_owned(),
             node,

@@ -89,6 +89,8 @@ pub struct Node {
     pub(crate) disk: Disk,
     pub(crate) addrs: Rc<RefCell<BTreeMap<String, IpAddr>>>,
     pub(crate) skew: Rc<Cell<Skew>>,
+    /// The next turn that a [`Task`](crate::Task) waits for.
+    pub(crate) alarm: Rc<Cell<Option<Time>>>,
     pub(crate) ip: IpAddr,
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cmid_proto::Time;
+use cmid_proto::datapath::prelude::*;
+use cmid_proto::datapath::{Access, CreateError};
+use cmid_proto::{Acks, Errno, PortSpace, Time};
 use cmid_sim::{Fault, Node, Turn, World, check, find};
 
 use crate::client::{Client, Mistake};
@@ -160,4 +162,40 @@ fn the_same_seed_is_the_same_world_byte_by_byte() {
     assert!(first.0.lines().count() > 100, "{}", first.0);
     assert_eq!(first, second);
     assert_ne!(first, other);
+}
+
+/// Every millisecond the program makes all that it needs, and notes what fails.
+#[test]
+fn devices_go_and_come_back_and_memory_is_short_for_a_moment() {
+    let errors = Rc::new(RefCell::new(BTreeSet::new()));
+    check(0..30, |world| {
+        let (log, works) = (Rc::clone(&errors), Rc::new(Cell::new(false)));
+        let state = Rc::clone(&works);
+        world.host("a", move |node: &Node| {
+            let (node, log, state) = (node.clone(), Rc::clone(&log), Rc::clone(&state));
+            move |now: Time| {
+                let made = registers(&node);
+                state.set(made.is_ok());
+                log.borrow_mut().extend(made.err());
+                Turn::Wait(Some(now.after(Duration::from_millis(1))))
+            }
+        });
+        world.chaos(6, SECOND / 2, &[Fault::DeviceRemoval, Fault::OutOfMemory]);
+        world.run_for(SECOND);
+        assert!(works.get());
+    });
+    assert_eq!(errors.borrow().iter().copied().collect::<Vec<_>>(), [Errno::ENOMEM, Errno::ENODEV]);
+}
+
+fn registers(node: &Node) -> Result<(), Errno> {
+    let mut drive = node.drive();
+    let channel = drive.open_channel(Acks::OnDelivery).map_err(|error| error.errno())?;
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).map_err(|error| error.errno())?;
+    drive.bind(id, node.addr(9)).map_err(|error| error.errno())?;
+    let made = drive.attach_qp(id, |device, to| {
+        let pd = device.alloc_pd(to.id())?;
+        pd.register(vec![0; 8], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        Ok::<_, CreateError>(())
+    });
+    made.map_err(|error| error.errno())
 }

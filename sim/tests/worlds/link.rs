@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::prelude::*;
-use cmid_proto::datapath::{Access, AckTimeout, Attaching, Caps, CreateError, QpAttrs, SendWr, WcOpcode};
+use cmid_proto::datapath::{Access, AckTimeout, Attaching, Caps, Completion, CreateError, QpAttrs, SendWr, WcOpcode};
 use cmid_proto::{Drive, Error, IdKey, Time};
-use cmid_sim::{Cq, Mr, Qp, SimDevice};
+use cmid_sim::{Cq, Mr, Node, Qp, SimDevice};
 
 /// The slots of receives are the first ones, those of sends follow.
 pub(crate) const RECEIVES: u64 = 8;
@@ -70,18 +70,28 @@ impl Link {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Done>, Failed> {
-        let Some(completion) = self.cq.poll_one().map_err(|_| Failed)? else { return Ok(None) };
+        let completion = self.cq.poll_one().map_err(|_| Failed)?;
+        completion.map(|completion| self.take(completion)).transpose()
+    }
+
+    /// Waits for the next completion.
+    pub(crate) async fn done(&mut self, node: &Node) -> Result<Done, Failed> {
+        let completion = node.next_completion(&mut self.cq).await.map_err(|_| Failed)?;
+        self.take(completion)
+    }
+
+    fn take(&mut self, completion: Completion) -> Result<Done, Failed> {
         if !completion.is_success() {
             return Err(Failed);
         }
         let slot = completion.wr_id;
         if completion.opcode != WcOpcode::RECV {
             self.is_busy[slot as usize] = false;
-            return Ok(Some(Done::Sent(slot)));
+            return Ok(Done::Sent(slot));
         }
         let mut bytes = [0; 8];
         self.mr.read(range(slot).start, &mut bytes).map_err(|_| Failed)?;
-        Ok(Some(Done::Received(slot, u64::from_be_bytes(bytes))))
+        Ok(Done::Received(slot, u64::from_be_bytes(bytes)))
     }
 
     /// Ends the connection of an id.

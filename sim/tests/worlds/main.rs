@@ -6,5 +6,7 @@ mod hosts;
 mod link;
 mod mistakes;
 mod rebalanced;
+mod reports;
 mod rules;
 mod server;
+mod task;
