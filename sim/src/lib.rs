@@ -30,6 +30,79 @@
 //! # }
 //! ```
 //!
+//! # Worlds
+//!
+//! [`check`] runs whole [`Program`]s on the hosts of a [`World`], in virtual time, for each of many seeds. The test crashes
+//! hosts, takes their power, sets a [`Rule`] for messages and data, or lets [`World::chaos`] plan faults. A [`Failure`] is
+//! told with the seed, the faults that it needs, a trace and a chart.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use cmid_proto::handshake::{Dial, DialTo, Incoming};
+//! use cmid_proto::{Acks, ConnParam, Error, PortSpace, Time};
+//! use cmid_sim::{Config, Fault, Node, Turn, World, check_with, find_with, turn};
+//!
+//! /// Without a QP.
+//! fn param() -> ConnParam {
+//!     ConnParam { qp_num: 77, ..ConnParam::default() }
+//! }
+//!
+//! /// Accepts everybody.
+//! fn server(node: &Node) -> impl FnMut(Time) -> Turn + use<> {
+//!     let mut drive = node.drive();
+//!     let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
+//!     let id = drive.create_id(Some(channel), PortSpace::Tcp).expect("an id");
+//!     drive.bind(id, node.addr(7471)).and_then(|()| drive.listen(id, 16)).expect("a listener");
+//!     let mut serves = Vec::new();
+//!     move |now| {
+//!         turn(&mut drive, now);
+//!         while let Some(event) = drive.next_event(channel) {
+//!             if let Ok(incoming) = Incoming::new(&mut drive, event) {
+//!                 serves.extend(incoming.accept(&mut drive, param(), &[], Time::NEVER, |_, _| Ok::<_, Error>(())));
+//!             }
+//!         }
+//!         drive.next_action().into()
+//!     }
+//! }
+//!
+//! /// Connects once, and tries again after this time.
+//! fn client(node: &Node, patience: Duration) -> impl FnMut(Time) -> Turn + use<> {
+//!     let mut drive = node.drive();
+//!     let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
+//!     let to = DialTo { param: param(), ..DialTo::new(node.addr_of("server", 7471)) };
+//!     let mut dial: Option<Dial<()>> = None;
+//!     move |now| {
+//!         turn(&mut drive, now);
+//!         while let Some(event) = drive.next_event(channel) {
+//!             let Some(under_way) = &mut dial else { continue };
+//!             match under_way.handle(&mut drive, event, |_, _| Ok::<_, Error>(())) {
+//!                 Ok(Some(_connected)) => return Turn::Done,
+//!                 Ok(None) => {}
+//!                 Err(_) => dial = None,
+//!             }
+//!         }
+//!         if dial.is_none() {
+//!             dial = Dial::start(&mut drive, Some(channel), &to, now.after(patience)).ok();
+//!         }
+//!         drive.next_action().into()
+//!     }
+//! }
+//!
+//! fn connects(world: &mut World, patience: Duration) {
+//!     world.host("server", server);
+//!     world.client("client", move |node| client(node, patience));
+//!     world.chaos(3, Duration::from_millis(50), &[Fault::Loss, Fault::Pause]);
+//!     world.run(Duration::from_secs(4));
+//! }
+//!
+//! let slow = Config { latency: Duration::from_millis(5), ..Config::default() };
+//! check_with(&slow, 0..50, |world| connects(world, Duration::from_secs(1)));
+//! // Without a time limit the kernel waits for 4.6 s before it sends a lost message again.
+//! let failure = find_with(&slow, 0..1000, |world| connects(world, Duration::MAX)).expect("a failure");
+//! assert_eq!(failure.message, "not done within 4s: client");
+//! ```
+//!
 //! # What is modelled
 //!
 //! An id has the four state variables of the real stack, because much of what an application observes results from
@@ -39,8 +112,8 @@
 //! device of an id becomes known, a REP is answered by RTU if the id has a QP, a QP is attached to the joined
 //! multicast group, and some events are swallowed.
 //!
-//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without
-//! loss. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
+//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency, and
+//! without loss unless a [`Rule`] loses packets: the transport repeats those. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
 //! [`SendWr::send_to`]) arrives after [`GRH_LEN`] bytes of header, or is lost.
 //!
 //! Memory ([`Pd`], [`Mr`], [`Mw`]) uses the state machines of [`memory`]. The simulated device counts users
@@ -75,7 +148,7 @@
 //!
 //! # Configuration
 //!
-//! [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
+//! [`Fabric::rule`] loses, delays and doubles messages, and cuts hosts off. [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
 //! hosts and devices, and two defects of all kernels that can be switched off. [`Host`] injects faults and changes:
 //! its link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
@@ -128,6 +201,7 @@ mod data;
 mod fabric;
 mod index;
 mod kernel;
+mod worlds;
 
 pub use cmid_proto as proto;
 pub use cmid_proto::datapath::{
@@ -158,8 +232,5 @@ pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;
 pub use fabric::device::{SimDevice, SimHandle};
 pub use fabric::host::Host;
-
-/// The examples of README.md compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+pub use fabric::rules::{Guard, Kind, Latency, Rule};
+pub use worlds::{Disk, Failure, Fault, Node, Program, Task, Turn, World, check, check_with, find, find_with, turn};

@@ -39,7 +39,7 @@ fn each_tick_causes_an_order_that_is_accepted() {
     assert!(orders.iter().map(|order| order.tick).eq(1..=500));
     let counts = world.trader(0).counts();
     assert_eq!((counts.requests, counts.duplicates, world.trader(0).orders().unknown), (0, 0, 0));
-    assert_eq!(world.exchange.1.counts(), (500, 0));
+    assert_eq!(world.exchange.borrow()[0].1.counts(), (500, 0));
 }
 
 /// The loss concerns datagrams and the connection manager's messages. The data of connections is not lost.
@@ -95,7 +95,7 @@ fn a_restarted_feed_begins_a_session() {
     for seed in 0..20 {
         let mut world = live(seed, 0.1);
         world.publish(50);
-        world.feed = None;
+        world.feed.borrow_mut().clear();
         world.run_for(Duration::from_secs(2));
         assert!(!world.trader(0).is_live());
         world.start_feed(2);
@@ -137,7 +137,7 @@ fn a_link_that_is_lost_for_long_is_replaced_by_new_connections() {
     world.trader_host.set_link(false);
     world.run_for(Duration::from_secs(8));
     // The feed and the exchange have dropped the silent client.
-    assert_eq!(world.feed.as_ref().map(|(_, feed)| feed.receivers()), Some(0));
+    assert_eq!(world.feed.borrow()[0].1.receivers(), 0);
     world.publish(50);
     world.trader_host.set_link(true);
     world.run_until_live();
@@ -243,15 +243,17 @@ fn an_address_without_an_rdma_device_is_named() {
 
 #[test]
 fn a_removed_device_is_named() {
-    let mut world = live(14, 0.0);
+    let world = live(14, 0.0);
     world.feed_host.remove_device();
     world.exchange_host.remove_device();
     let now = world.fabric.now();
-    let (drive, feed) = world.feed.as_mut().expect("a feed");
+    let mut feeds = world.feed.borrow_mut();
+    let (drive, feed) = feeds.first_mut().expect("a feed");
     drive.set_now(now);
     let error = run_slow_path(drive, feed).expect_err("the feed ends");
     assert_eq!(error.to_string(), "the RDMA device was removed: start again when it is back");
-    let (drive, exchange) = &mut world.exchange;
+    let mut exchanges = world.exchange.borrow_mut();
+    let (drive, exchange) = exchanges.first_mut().expect("an exchange");
     drive.set_now(now);
     assert_eq!(run_slow_path(drive, exchange).expect_err("the exchange ends"), Error::DeviceRemoved);
 }

@@ -76,7 +76,14 @@ impl Action {
         }
     }
 
-    pub(crate) fn transfer(self, from: QpNo, to: Option<QpNo>, sequence: u64, bytes: Vec<u8>) -> Option<Transfer> {
+    pub(crate) fn transfer(
+        self,
+        from: QpNo,
+        to: Option<QpNo>,
+        sequence: u64,
+        sources: Vec<KeyedRange>,
+        bytes: Vec<u8>,
+    ) -> Option<Transfer> {
         let operation = match self {
             Action::Send(extra) => Operation::Send(bytes, extra),
             Action::Write(range, extra) => Operation::Write(range, bytes, extra),
@@ -88,7 +95,7 @@ impl Action {
             }
             Action::Command(_) => return None,
         };
-        Some(Transfer::Packet(Packet { from, to, sequence, operation, rnr_naks: 0, waits: false }))
+        Some(Transfer::Packet(Packet { from, to, sequence, operation, sources, rnr_naks: 0, waits: false }))
     }
 }
 

@@ -8,6 +8,7 @@ use cmid_proto::datapath::{GRH_LEN, WcOpcode, WcStatus};
 use crate::data::packet::Datagram;
 use crate::data::pair_state::PairState;
 use crate::data::queues::Pair;
+use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::QpNo;
 use crate::kernel::gid::ip_of;
@@ -24,10 +25,9 @@ impl World {
     /// Delivers a datagram to its destination. A receiver that cannot take it drops it without an error.
     pub(crate) fn datagram_arrives(&mut self, datagram: &Datagram) {
         let target = ip_of(datagram.route.dgid);
-        let up = |qp: &QpNo| self.hosts.get(qp.host.0).is_some_and(|host| host.link_up);
-        let receivers: Vec<QpNo> = if !up(&datagram.from) {
-            Vec::new()
-        } else if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
+        let from = datagram.from.host;
+        let up = |qp: &QpNo| self.passes(from, qp.host);
+        let receivers: Vec<QpNo> = if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
             let is_attached = |pair: &Pair| pair.groups.contains(&datagram.route.dgid);
             self.queues.pairs.keys_of(|qp, pair| up(qp) && is_attached(pair))
         } else {
@@ -38,10 +38,14 @@ impl World {
             self.counters.datagrams_dropped += 1;
         }
         for qp in receivers {
-            if self.is_lost() {
+            if self.is_lost(Kind::Datagram, from, |_| Some(qp.host)) {
                 self.counters.datagrams_lost += 1;
+                self.log(from, qp.host, true, || "datagram".to_owned());
             } else if self.receive_datagram(qp, datagram).is_none() {
                 self.counters.datagrams_dropped += 1;
+                self.log(from, qp.host, true, || "datagram without a receive".to_owned());
+            } else {
+                self.log(from, qp.host, false, || "datagram".to_owned());
             }
         }
     }

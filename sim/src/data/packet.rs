@@ -36,6 +36,10 @@ pub(crate) enum Transfer {
         from: QpNo,
         sequence: u64,
     },
+    /// A QP repeats its lost packets.
+    Resend {
+        qp: QpNo,
+    },
 }
 
 /// A request of a connected QP to its peer.
@@ -45,6 +49,8 @@ pub(crate) struct Packet {
     pub(crate) to: Option<QpNo>,
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
+    /// Where its bytes are, so that a retry reads them again; empty if the device has a copy of its own.
+    pub(crate) sources: Vec<KeyedRange>,
     /// How often the peer has answered that no receive is posted for it.
     pub(crate) rnr_naks: u8,
     /// Whether the sender waits before it repeats it.
@@ -63,6 +69,18 @@ pub(crate) enum Operation {
     FetchAdd(KeyedRange, u64),
 }
 
+impl Operation {
+    /// What it is, for the log.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Operation::Send(bytes, _) => format!("send, {} bytes", bytes.len()),
+            Operation::Write(_, bytes, _) => format!("write, {} bytes", bytes.len()),
+            Operation::Read(range) => format!("read, {} bytes", range.len),
+            Operation::CompareSwap(..) | Operation::FetchAdd(..) => "atomic operation".to_owned(),
+        }
+    }
+}
+
 /// The fields of a message besides its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
@@ -75,7 +93,7 @@ pub(crate) struct Extra {
 }
 
 /// A datagram and its destination.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) from: QpNo,
     /// The sender's address.

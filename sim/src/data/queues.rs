@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use cmid_proto::datapath::{
     AckTimeout, Caps, Completion, CreateReason, PostReason, QpAttrs, RnrTimer, Unpolled, WcStatus,
 };
-use cmid_proto::{Errno, Service};
+use cmid_proto::{Errno, Service, Time};
 
 use crate::data::completion::{CqState, Ready};
 use crate::data::notices::Notices;
@@ -91,6 +91,10 @@ pub(crate) struct Pair {
     pub(crate) inbound: VecDeque<Packet>,
     /// Packets to the peer that have not arrived.
     pub(crate) unanswered: Vec<Packet>,
+    /// Whether they are repeated after the timeout: a rule has lost the first one.
+    pub(crate) repeats: bool,
+    /// When the last packet arrives at the peer. No later one overtakes it.
+    pub(crate) last_arrival: Time,
     /// Whether a packet of the peer is missing and will not be sent again. Packets after it are out of sequence.
     pub(crate) gap: bool,
     /// The multicast groups that a datagram QP is attached to.
@@ -137,6 +141,8 @@ impl Pair {
             posted_receives: 0,
             inbound: VecDeque::new(),
             unanswered: Vec::new(),
+            repeats: false,
+            last_arrival: Time::ZERO,
             gap: false,
             groups: BTreeSet::new(),
             sequence: 0,

@@ -1,16 +1,96 @@
-//! Packets without an answer: the sender repeats them until they arrive, or gives up.
+//! Packets on their way, and those without an answer: the sender repeats them until they arrive, or gives up.
 
+use std::time::Duration;
+
+use cmid_proto::Time;
 use cmid_proto::datapath::WcStatus;
 
-use crate::data::packet::{Packet, Transfer};
+use crate::data::packet::{Operation, Packet, Transfer};
+use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::{HostNo, QpNo};
 use crate::kernel::due::Due;
+use crate::kernel::gid::ip_of;
 
 /// The `retry_count` with which soft-RoCE never gives up (`rxe_completer`). Hardware counts it as any other.
 const WITHOUT_LIMIT: u8 = 7;
 
+/// When a QP without an ACK timeout repeats a lost packet. The real one does so when its peer misses the packet.
+const WITHOUT_TIMEOUT: Duration = Duration::from_millis(500);
+
 impl World {
+    /// Sends a packet or a datagram. Rules may lose or delay it.
+    pub(crate) fn launch(&mut self, transfer: Transfer) {
+        match transfer {
+            Transfer::Packet(packet) => self.launch_packet(packet),
+            Transfer::Datagram(datagram) => {
+                let (from, target) = (datagram.from.host, ip_of(datagram.route.dgid));
+                let (due, copy) = self.arrivals(Kind::Datagram, from, |world| world.rdma_host_of(target));
+                if let Some(later) = copy {
+                    self.timers.arm(later, Due::Data(Transfer::Datagram(datagram.clone())));
+                }
+                self.timers.arm(due, Due::Data(Transfer::Datagram(datagram)));
+            }
+            // The others are not sent.
+            Transfer::Answer { .. }
+            | Transfer::GiveUp { .. }
+            | Transfer::NotReady { .. }
+            | Transfer::Repeat { .. }
+            | Transfer::Resend { .. } => {}
+        }
+    }
+
+    fn launch_packet(&mut self, packet: Packet) {
+        let (qp, to) = (packet.from, packet.to.map(|to| to.host));
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        if pair.repeats {
+            // It is out of sequence at the peer, and repeated with the lost one.
+            return pair.unanswered.push(packet);
+        }
+        if self.is_lost(Kind::Packet, qp.host, |_| to) {
+            self.counters.packets_lost += 1;
+            self.log(qp.host, to.unwrap_or(qp.host), true, || packet.operation.text());
+            let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+            pair.repeats = true;
+            let again = self.now.after(pair.timeout.time().unwrap_or(WITHOUT_TIMEOUT));
+            self.timers.arm(again, Due::Data(Transfer::Resend { qp }));
+            return self.lose(packet);
+        }
+        let (due, _) = self.arrivals(Kind::Packet, qp.host, |_| to);
+        self.arm_packet(packet, due);
+    }
+
+    fn arm_packet(&mut self, packet: Packet, due: Time) {
+        let Some(pair) = self.queues.pairs.get_mut(&packet.from) else { return };
+        let due = due.max(pair.last_arrival);
+        pair.last_arrival = due;
+        self.timers.arm(due, Due::Data(Transfer::Packet(packet)));
+    }
+
+    /// Repeats the packets of a QP after its timeout.
+    pub(crate) fn resend(&mut self, qp: QpNo) {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        pair.repeats = false;
+        for packet in self.take_unanswered(qp) {
+            self.launch_packet(packet);
+        }
+    }
+
+    /// Returns the unanswered packets of a QP in order, with the bytes that their memory has now: the device reads it again
+    /// for each retry.
+    fn take_unanswered(&mut self, qp: QpNo) -> Vec<Packet> {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Vec::new() };
+        let mut packets = std::mem::take(&mut pair.unanswered);
+        packets.sort_by_key(|packet| packet.sequence);
+        for packet in packets.iter_mut().filter(|packet| !packet.sources.is_empty()) {
+            let Some(now) = self.read_again(qp, &packet.sources) else { continue };
+            if let Operation::Send(bytes, _) | Operation::Write(_, bytes, _) = &mut packet.operation {
+                *bytes = now;
+            }
+        }
+        packets
+    }
+
     /// Keeps a packet that has not arrived for its next retry, and limits the time of all retries.
     pub(crate) fn lose(&mut self, packet: Packet) {
         let (qp, sequence) = (packet.from, packet.sequence);
@@ -38,11 +118,9 @@ impl World {
     pub(crate) fn retry(&mut self, host: HostNo) {
         let concerns = |packet: &Packet| packet.from.host == host || packet.to.is_some_and(|to| to.host == host);
         for qp in self.queues.pairs.keys_of(|_, pair| pair.unanswered.iter().any(concerns)) {
-            let Some(pair) = self.queues.pairs.get_mut(&qp) else { continue };
-            let mut packets = std::mem::take(&mut pair.unanswered);
-            packets.sort_by_key(|packet| packet.sequence);
-            for packet in packets {
-                self.timers.arm(self.now.after(self.config.latency), Due::Data(Transfer::Packet(packet)));
+            let due = self.now.after(self.config.latency);
+            for packet in self.take_unanswered(qp) {
+                self.arm_packet(packet, due);
             }
         }
     }

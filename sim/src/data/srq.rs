@@ -84,7 +84,8 @@ impl World {
         if srq.receives.len() < srq.limit as usize {
             srq.limit = 0;
             let source = AsyncSource::Srq(no.number());
-            self.async_readers.raise(srq.device, AsyncEventKind::SRQ_LIMIT_REACHED, source);
+            let device = srq.device;
+            self.raise_event(device, AsyncEventKind::SRQ_LIMIT_REACHED, source);
         }
         Some(receive)
     }

@@ -29,20 +29,20 @@ impl World {
             Transfer::GiveUp { qp, sequence } => self.give_up(qp, sequence),
             Transfer::NotReady { qp, sequence } => self.peer_is_not_ready(qp, sequence),
             Transfer::Repeat { to, from, sequence } => self.repeat(to, from, sequence),
+            Transfer::Resend { qp } => self.resend(qp),
         }
     }
 
     fn packet_arrives(&mut self, packet: Packet) {
-        let up = |qp: QpNo| self.hosts.get(qp.host.0).is_some_and(|host| host.link_up);
         let from = packet.from;
-        let reachable = packet.to.filter(|&to| up(to) && up(from));
-        let receiver = reachable.and_then(|to| Some((to, self.queues.pairs.get_mut(&to)?)));
-        match receiver {
-            Some((to, pair)) if takes(pair, from) => {
-                pair.inbound.push_back(packet);
-                self.run_inbound(to);
-            }
-            Some(_) | None => self.lose(packet),
+        let takes = |to: &QpNo| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from));
+        let Some(to) = packet.to.filter(|to| self.passes(from.host, to.host)).filter(takes) else {
+            return self.lose(packet);
+        };
+        self.log(from.host, to.host, false, || packet.operation.text());
+        if let Some(pair) = self.queues.pairs.get_mut(&to) {
+            pair.inbound.push_back(packet);
+            self.run_inbound(to);
         }
     }
 
@@ -57,11 +57,11 @@ impl World {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
-            let Packet { from, to, sequence, operation, rnr_naks, waits } = packet;
+            let Packet { from, to, sequence, operation, sources, rnr_naks, waits } = packet;
             let result = match self.carry_out(qp, operation) {
                 Handled::Answer(result) => result,
                 Handled::NotReady(operation) => {
-                    return self.not_ready(qp, Packet { from, to, sequence, operation, rnr_naks, waits });
+                    return self.not_ready(qp, Packet { from, to, sequence, operation, sources, rnr_naks, waits });
                 }
             };
             let failed = result.is_err();
@@ -241,6 +241,7 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let inbound = std::mem::take(&mut pair.inbound);
         pair.unanswered.clear();
+        pair.repeats = false;
         let peer = pair.peer;
         self.queues.recall(qp, peer);
         self.flush_sends(qp);
@@ -320,6 +321,10 @@ impl World {
     }
 
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
+        self.wake(qp.host);
+        if sent.status != WcStatus::SUCCESS {
+            self.note(qp.host, || format!("QP {}: request {} ends with {}", qp.num, pending.wr_id, sent.status));
+        }
         let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.send_cq));
         if !self.queues.complete_send(qp, pending, sent) {
             self.overrun(place);
@@ -327,6 +332,7 @@ impl World {
     }
 
     pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
+        self.wake(qp.host);
         let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.recv_cq));
         if !self.queues.complete_receive(qp, received) {
             self.overrun(place);
@@ -343,7 +349,7 @@ impl World {
     /// Reports an event of an object of a domain.
     fn raise(&mut self, pd: PdNo, kind: AsyncEventKind, source: AsyncSource) {
         if let Some(device) = self.domains.device_of(pd) {
-            self.async_readers.raise(device, kind, source);
+            self.raise_event(device, kind, source);
         }
     }
 

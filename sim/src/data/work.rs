@@ -151,7 +151,7 @@ impl World {
         if let Action::Command(command) = action {
             return self.obey(qp, sequence, command);
         }
-        let Some(bytes) = self.gather(qp, local) else {
+        let Some(bytes) = self.gather(qp, &local) else {
             return self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
         };
         let Some(pair) = self.queues.pairs.get(&qp) else { return };
@@ -164,23 +164,30 @@ impl World {
         if is_done_by_transport {
             self.complete_locally(qp, sequence, LOCAL_WORK);
         }
-        let due = self.now.after(self.config.latency);
-        if let Some(transfer) = action.transfer(qp, peer, sequence, bytes) {
-            self.timers.arm(due, Due::Data(transfer));
+        // TCP has its own copy.
+        let sources = match local {
+            Local::From(ranges) if !is_done_by_transport => ranges,
+            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => Vec::new(),
+        };
+        if let Some(transfer) = action.transfer(qp, peer, sequence, sources, bytes) {
+            self.launch(transfer);
         }
     }
 
     /// Returns the bytes of a send or write; `None` if the hardware rejects the memory.
-    fn gather(&self, qp: QpNo, local: Local) -> Option<Vec<u8>> {
-        let pd = self.queues.pairs.get(&qp)?.pd;
+    fn gather(&self, qp: QpNo, local: &Local) -> Option<Vec<u8>> {
         match local {
-            Local::Inline(bytes) => Some(bytes),
-            Local::From(ranges) => {
-                let parts = ranges.iter().map(|&range| self.memory.for_local_read(pd, range));
-                Some(parts.collect::<Option<Vec<_>>>()?.concat())
-            }
+            Local::Inline(bytes) => Some(bytes.clone()),
+            Local::From(ranges) => self.read_again(qp, ranges),
             Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(Vec::new()),
         }
+    }
+
+    /// Returns the bytes of these ranges as they are now; `None` if the hardware rejects the memory.
+    pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
+        let pd = self.queues.pairs.get(&qp)?.pd;
+        let parts = ranges.iter().map(|&range| self.memory.for_local_read(pd, range));
+        Some(parts.collect::<Option<Vec<_>>>()?.concat())
     }
 
     /// Executes a command to the device itself. The completion has the same delay as a request to the peer, and it is not

@@ -93,8 +93,8 @@ pub struct Config {
     pub seed: u64,
     /// The time that a message takes from one id to another, also within a host.
     pub latency: Duration,
-    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection is
-    /// never lost.
+    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. It is a
+    /// [`Rule`](crate::Rule) for all hosts; others may lose data of connections too.
     pub loss: f64,
     /// The source of time.
     pub clock: Clock,

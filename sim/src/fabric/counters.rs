@@ -26,6 +26,8 @@ pub struct Counters {
     /// Time waits that began before the previous one of the same length was over
     /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
     pub time_waits_in_turn: u32,
+    /// Packets of connected QPs that a [`Rule`](crate::Rule) has lost.
+    pub packets_lost: u64,
     /// Datagrams lost in transit, counted per receiver ([`Config::loss`](crate::Config::loss)).
     pub datagrams_lost: u64,
     /// Datagrams without a receiver: there is no such QP or group, no receive is posted or it is too short, or the

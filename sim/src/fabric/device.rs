@@ -153,30 +153,7 @@ impl SimDevice {
         self.host.fabric.with(|world| action(world, no))
     }
 
-    fn address_of(&self, key: IdKey, which: impl FnOnce(&Id) -> Option<SocketAddr>) -> Result<SocketAddr, Errno> {
-        self.on_id(key, |world, no| {
-            let id = world.ids.get(&no).ok_or(Errno::ENOENT)?;
-            let host = world.hosts.get(id.host.0).ok_or(Errno::ENODEV)?;
-            which(id).map(|addr| host.scoped(addr, id.known_src)).ok_or(Errno::EADDRNOTAVAIL)
-        })
-    }
-}
-
-impl Device for SimDevice {
-    type Handle = SimHandle;
-
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        // Reserves first, so that a request is not lost for lack of a slot.
-        self.ids.reserve(child)?;
-        let file = self.file(on, Errno::EBADF)?;
-        let Some(fetched) = self.host.fabric.with(|world| world.fetch(file, child)) else { return Ok(None) };
-        if let Some(no) = fetched.child {
-            self.ids.insert(child, no).map_err(|_| Errno::EINVAL)?;
-        }
-        Ok(Some(self.fetched.insert(fetched).raw()))
-    }
-
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+    fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
@@ -202,6 +179,48 @@ impl Device for SimDevice {
             Call::Migrate { id, from, to } => self.migrate(id, from, to),
             Call::Destroy { id } => self.destroy(id),
         }
+    }
+
+    fn address_of(&self, key: IdKey, which: impl FnOnce(&Id) -> Option<SocketAddr>) -> Result<SocketAddr, Errno> {
+        self.on_id(key, |world, no| {
+            let id = world.ids.get(&no).ok_or(Errno::ENOENT)?;
+            let host = world.hosts.get(id.host.0).ok_or(Errno::ENODEV)?;
+            which(id).map(|addr| host.scoped(addr, id.known_src)).ok_or(Errno::EADDRNOTAVAIL)
+        })
+    }
+}
+
+impl Device for SimDevice {
+    type Handle = SimHandle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        // Reserves first, so that a request is not lost for lack of a slot.
+        self.ids.reserve(child)?;
+        let file = self.file(on, Errno::EBADF)?;
+        let at = self.host.no;
+        let fetched = self.host.fabric.with(|world| {
+            let fetched = world.fetch(file, child);
+            if let Some(fetched) = &fetched {
+                world.note(at, || fetched.text());
+            }
+            fetched
+        });
+        let Some(fetched) = fetched else { return Ok(None) };
+        if let Some(no) = fetched.child {
+            self.ids.insert(child, no).map_err(|_| Errno::EINVAL)?;
+        }
+        Ok(Some(self.fetched.insert(fetched).raw()))
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        let outcome = self.make(call, private_data);
+        self.host.fabric.with(|world| {
+            world.note(self.host.no, || match outcome {
+                Ok(()) => format!("{call:?}"),
+                Err(errno) => format!("{call:?}: {errno}"),
+            });
+        });
+        outcome
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

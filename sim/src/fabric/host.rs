@@ -79,7 +79,7 @@ impl Host {
             if std::mem::replace(&mut host.link_up, up) != up {
                 let kind = if up { AsyncEventKind::PORT_ACTIVE } else { AsyncEventKind::PORT_ERR };
                 for device in world.devices_of(self.no) {
-                    world.async_readers.raise(device, kind, AsyncSource::Port(PORT));
+                    world.raise_event(device, kind, AsyncSource::Port(PORT));
                 }
                 if up {
                     world.retry(self.no);

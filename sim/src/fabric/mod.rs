@@ -4,7 +4,9 @@ pub(crate) mod config;
 pub(crate) mod counters;
 pub(crate) mod device;
 pub(crate) mod host;
+pub(crate) mod log;
 pub(crate) mod rng;
+pub(crate) mod rules;
 pub(crate) mod shared;
 pub(crate) mod table;
 pub(crate) mod timers;
@@ -98,9 +100,10 @@ impl Fabric {
         self.with(|world| world.library.fork.count())
     }
 
-    /// Changes the probability of message loss from now on; see [`Config::loss`].
+    /// Changes the probability of message loss from now on; see [`Config::loss`]. For losses of some messages, or for a
+    /// time: [`Fabric::rule`].
     pub fn set_loss(&self, loss: f64) {
-        self.with(|world| world.config.loss = loss);
+        self.with(|world| world.rules.set_loss(loss));
     }
 
     /// Runs an action on the world, at the clock's time.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 use cmid_proto::{Errno, PortSpace, Time};
 
 use crate::data::async_readers::AsyncReaders;
@@ -13,7 +14,9 @@ use crate::data::memory::Memory;
 use crate::data::queues::Queues;
 use crate::fabric::config::Config;
 use crate::fabric::counters::Counters;
+use crate::fabric::log::Log;
 use crate::fabric::rng::Rng;
+use crate::fabric::rules::Rules;
 use crate::fabric::table::Table;
 use crate::fabric::timers::{TimerKey, Timers};
 use crate::index::{CommId, DeviceNo, FileNo, HostNo, IdNo};
@@ -36,6 +39,9 @@ pub(crate) struct World {
     pub(crate) timers: Timers<Due>,
     /// The newest time wait of each length.
     pub(crate) last_time_wait: BTreeMap<Duration, TimerKey>,
+    pub(crate) rules: Rules,
+    /// What has happened, if somebody reads it.
+    pub(crate) log: Option<Log>,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) files: BTreeMap<FileNo, File>,
     pub(crate) ids: Table<IdNo, Box<Id>>,
@@ -56,7 +62,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(config: Config) -> Self {
+        let mut rules = Rules::default();
+        rules.set_loss(config.loss);
         World {
+            rules,
+            log: None,
             now: Time::ZERO,
             rng: Rng::new(config.seed),
             memory: Memory::new(&config),
@@ -92,10 +102,24 @@ impl World {
                 Due::Unanswered { id } => self.unanswered(id),
                 Due::Iw { from, to, message } => self.iw_receive(from, to, message),
                 Due::TimeWaitOver { id } => self.time_wait_over(id),
+                Due::Flap { rule } => self.flap(rule),
                 Due::Data(transfer) => self.transfer(transfer),
             }
         }
         self.now = self.now.max(until);
+    }
+
+    /// Notes that something has arrived for a program of the host.
+    pub(crate) fn wake(&mut self, host: HostNo) {
+        if let Some(state) = self.hosts.get_mut(host.0) {
+            state.has_news = true;
+        }
+    }
+
+    /// Reports an asynchronous event of a device to its readers.
+    pub(crate) fn raise_event(&mut self, device: DeviceNo, kind: AsyncEventKind, source: AsyncSource) {
+        self.async_readers.raise(device, kind, source);
+        self.wake(device.host);
     }
 
     /// Opens a channel (`ucma_open`).

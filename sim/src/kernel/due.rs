@@ -26,6 +26,8 @@ pub(crate) enum Due {
     Iw { from: IdNo, to: IdNo, message: IwMessage },
     /// The time wait of this id ends.
     TimeWaitOver { id: IdNo },
+    /// The way of a rule is there again ([`Rule::flap`](crate::Rule::flap)).
+    Flap { rule: u64 },
     /// An item of the data path arrives.
     Data(Transfer),
 }

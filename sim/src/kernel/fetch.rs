@@ -20,6 +20,11 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
+    /// What it is, for the log.
+    pub(crate) fn text(&self) -> String {
+        format!("{:?} {}, status {}", self.id, self.kind, self.status)
+    }
+
     /// Converts to the type of the core.
     pub(crate) fn raw(&self) -> RawEvent<&[u8]> {
         RawEvent {

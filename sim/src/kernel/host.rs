@@ -26,6 +26,8 @@ pub(crate) struct HostState {
     /// The addresses of `plain` on interfaces without ARP.
     pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
+    /// Whether something has arrived for a program since this was last taken: an event or a completion.
+    pub(crate) has_news: bool,
     /// The transport of its RDMA device.
     pub(crate) transport: Transport,
     /// Whether its RDMA device is present.
@@ -54,6 +56,7 @@ impl HostState {
             on_later_devices: BTreeMap::new(),
             noarp: BTreeSet::new(),
             link_up: true,
+            has_news: false,
             transport: Transport::InfiniBand,
             device: true,
             incarnation: 0,

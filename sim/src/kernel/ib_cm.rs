@@ -318,9 +318,11 @@ impl World {
             self.counters.unaccepted += 1;
             return;
         }
+        let host = id.host;
         if let Some(file) = self.files.get_mut(&id.file) {
             file.push(event);
         }
+        self.wake(host);
     }
 }
 

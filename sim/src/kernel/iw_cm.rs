@@ -92,7 +92,6 @@ impl World {
             qp_num: qp.num,
             ..ReceivedParam::default().0
         };
-        let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
         let dst = tcp_destination(src, dst);
         // TCP needs the link of a link-local address (`__inet6_bind`, `tcp_v6_connect`).
         let confined = is_link_local(src.ip()) && !lacks_scope(src);
@@ -103,7 +102,7 @@ impl World {
         if dst.ip().is_loopback() {
             return Err(REFUSED);
         }
-        let at = self.rdma_host_of(dst.ip()).filter(|&at| link_up(at) && link_up(from) && self.is_iwarp(at));
+        let at = self.rdma_host_of(dst.ip()).filter(|&at| self.passes(from, at) && self.is_iwarp(at));
         let at = at.ok_or(Errno::ETIMEDOUT)?;
         let to_itself = src == dst;
         if !to_itself {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::HostNo;
 use crate::kernel::address::Subnet;
@@ -12,25 +13,36 @@ impl World {
     /// Sends a message; it may be lost.
     pub(crate) fn transmit(&mut self, message: Message) {
         self.counters.sent += 1;
-        if self.is_lost() {
-            self.counters.lost += 1;
+        if !self.hosts.get(message.head.from.0).is_some_and(|host| host.link_up) {
+            self.counters.undeliverable += 1;
             return;
         }
-        let due = self.now.after(self.config.latency);
+        let (kind, from, to_ip) = (Kind::of(&message.body), message.head.from, message.head.to_ip);
+        if self.is_lost(kind, from, |world| world.rdma_host_of(to_ip)) {
+            self.counters.lost += 1;
+            let to = self.rdma_host_of(to_ip).unwrap_or(from);
+            self.log(from, to, true, || format!("{kind:?}"));
+            return;
+        }
+        let (due, copy) = self.arrivals(kind, from, |world| world.rdma_host_of(to_ip));
+        if let Some(later) = copy {
+            self.timers.arm(later, Due::Message(message.clone()));
+        }
         self.timers.arm(due, Due::Message(message));
-    }
-
-    /// Decides whether the next message is lost.
-    pub(crate) fn is_lost(&mut self) -> bool {
-        self.config.loss > 0.0 && self.rng.chance(self.config.loss)
     }
 
     /// Delivers a message to its address, if there is a device and both links are up.
     pub(crate) fn deliver(&mut self, message: Message) {
-        let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
         match self.rdma_host_of(message.head.to_ip) {
-            Some(at) if link_up(at) && link_up(message.head.from) => self.receive(at, message),
-            Some(_) | None => self.counters.undeliverable += 1,
+            Some(at) if self.passes(message.head.from, at) => {
+                self.log(message.head.from, at, false, || format!("{:?}", Kind::of(&message.body)));
+                self.receive(at, message);
+            }
+            at => {
+                self.counters.undeliverable += 1;
+                let from = message.head.from;
+                self.log(from, at.unwrap_or(from), true, || format!("{:?}", Kind::of(&message.body)));
+            }
         }
     }
 
@@ -45,8 +57,10 @@ impl World {
         self.hosts.iter().any(|host| host.rdma.iter().chain(&host.plain).any(|&own| Subnet::of(own) == net))
     }
 
-    /// Whether a host answers a request for the link address of `ip`.
-    pub(crate) fn answers(&self, ip: IpAddr) -> bool {
-        self.hosts.iter().any(|host| host.link_up && (host.rdma.contains(&ip) || host.plain.contains(&ip)))
+    /// Whether a host answers a request of another one for the link address of `ip`.
+    pub(crate) fn answers(&self, from: HostNo, ip: IpAddr) -> bool {
+        let has =
+            |at: usize| self.hosts.get(at).is_some_and(|host| host.rdma.contains(&ip) || host.plain.contains(&ip));
+        (0..self.hosts.len()).any(|at| has(at) && self.passes(from, HostNo(at)))
     }
 }

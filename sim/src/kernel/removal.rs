@@ -19,7 +19,7 @@ impl World {
             self.close_id(no);
         }
         for &device in &devices {
-            self.async_readers.raise(device, AsyncEventKind::DEVICE_FATAL, AsyncSource::Device);
+            self.raise_event(device, AsyncEventKind::DEVICE_FATAL, AsyncSource::Device);
         }
         self.queues.drop_windows(host);
         let orphans = self.queues.pairs.keys_of(|qp, _| qp.host == host);

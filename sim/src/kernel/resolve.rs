@@ -176,7 +176,7 @@ impl World {
             // A request and its answer.
             self.config.latency.saturating_mul(2).max(LOCAL_WORK)
         };
-        let answered = known || (host.link_up && self.answers(ip));
+        let answered = known || self.answers(host_no, ip);
         self.id(no)?.interface.get_or_insert(way_out);
         if !answered || delay > timeout {
             return Ok((Err(TIMED_OUT), timeout));

@@ -153,9 +153,9 @@ mod tests {
         for ip in ["10.0.0.1", "10.0.0.2"] {
             world.hosts.push(HostState::new(&[ip.parse().unwrap()]));
         }
-        world.config.loss = 1.0;
+        world.rules.set_loss(1.0);
         world.transmit(message("10.0.0.2"));
-        world.config.loss = 0.0;
+        world.rules.set_loss(0.0);
         world.transmit(message("10.0.0.3"));
         world.hosts[1].link_up = false;
         world.transmit(message("10.0.0.2"));

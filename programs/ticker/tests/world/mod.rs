@@ -1,11 +1,12 @@
-//! A feed, traders and an exchange on simulated hosts, in virtual time and on one thread.
+//! A feed, traders and an exchange as programs of a world of the simulator.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use cmid_epoll::sim::{Config, Fabric, Host, SimDevice};
+use cmid_epoll::proto::Time;
+use cmid_epoll::sim::{self, Config, Fabric, Host, SimDevice, Turn};
 use ticker::Error;
 use ticker::driver::{Driver, NeverWaits, driver};
 use ticker::exchange::Exchange;
@@ -15,18 +16,18 @@ use ticker::receiver::Update;
 use ticker::trader::{Trader, TraderConfig};
 use ticker::wire::{INSTRUMENTS, Order, Tick};
 
-/// The time between two rounds while ticks are published.
+/// The time between two ticks.
 const STEP: Duration = Duration::from_micros(50);
 
-/// The time between two rounds while a test waits.
-const LONG_STEP: Duration = Duration::from_millis(1);
-
-/// The slow path runs once in this number of short rounds, and in each long round.
-const SLOW: u32 = 20;
+/// The time between two runs of the slow path, and between two looks of a test.
+const SLOW: Duration = Duration::from_millis(1);
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
 pub(crate) type On<R> = (Driver<SimDevice, NeverWaits>, R);
+
+/// The programs of a host; the tests look into them.
+pub(crate) type Roles<R> = Rc<RefCell<Vec<On<R>>>>;
 
 /// The updates that are passed on to the trader.
 pub(crate) type Updates = Rc<RefCell<Vec<Update>>>;
@@ -36,18 +37,20 @@ type ExchangeRole = Exchange<SimDevice, Box<dyn FnMut(&Order)>>;
 pub(crate) type TraderRole = Trader<SimDevice, Box<dyn FnMut(&Update)>>;
 
 pub(crate) struct World {
+    world: sim::World,
     pub(crate) fabric: Fabric,
     pub(crate) feed_host: Host,
     pub(crate) trader_host: Host,
     pub(crate) exchange_host: Host,
-    pub(crate) feed: Option<On<Publisher<SimDevice>>>,
-    pub(crate) traders: Vec<(On<TraderRole>, Updates)>,
-    pub(crate) exchange: On<ExchangeRole>,
+    /// At most one.
+    pub(crate) feed: Roles<Publisher<SimDevice>>,
+    pub(crate) traders: Roles<TraderRole>,
+    updates: Vec<Updates>,
+    pub(crate) exchange: Roles<ExchangeRole>,
     pub(crate) orders: Rc<RefCell<Vec<Order>>>,
     pub(crate) window: usize,
     /// The address from which traders request replays.
     pub(crate) replays: SocketAddr,
-    rounds: u32,
 }
 
 fn address(host: u8) -> IpAddr {
@@ -60,33 +63,62 @@ pub(crate) fn tick(sequence: u64) -> Tick {
     Tick { sequence, instrument, quantity: sequence as u32, price: 10_000 + sequence % 100 }
 }
 
+/// Adds a host that runs these programs.
+fn host<R: Role<SimDevice> + 'static>(world: &mut sim::World, name: &str) -> (Host, Roles<R>) {
+    let roles = Roles::default();
+    let of_host = Rc::clone(&roles);
+    let host = world.host(name, move |_| {
+        let (roles, mut slow): (Roles<R>, Time) = (Rc::clone(&of_host), Time::ZERO);
+        move |now: Time| {
+            let is_slow = slow <= now;
+            for (drive, role) in roles.borrow_mut().iter_mut() {
+                drive.set_now(now);
+                role.poll(now).expect("the fast path");
+                if is_slow {
+                    run_slow_path(drive, role).expect("the slow path");
+                }
+            }
+            if is_slow {
+                slow = now.after(SLOW);
+            }
+            Turn::Wait(Some(slow))
+        }
+    });
+    (host, roles)
+}
+
 impl World {
     pub(crate) fn new(seed: u64, loss: f64) -> Self {
-        let fabric = Fabric::new(Config { seed, loss, ..Config::default() });
-        let [feed_host, trader_host, exchange_host] = [1, 2, 3].map(|it| fabric.host(&[address(it)]));
+        let mut world = sim::World::new(&Config { seed, loss, ..Config::default() });
+        // In the order of their addresses.
+        let (feed_host, feed) = host(&mut world, "feed");
+        let (trader_host, traders) = host(&mut world, "trader");
+        let (exchange_host, exchange) = host::<ExchangeRole>(&mut world, "exchange");
         let orders = Rc::new(RefCell::new(Vec::new()));
         let mut drive = driver(exchange_host.device(), NeverWaits::Virtual);
         let log = Rc::clone(&orders);
         let on_order: Box<dyn FnMut(&Order)> = Box::new(move |order| log.borrow_mut().push(*order));
-        let exchange = Exchange::start(&mut drive, SocketAddr::new(address(3), 7400), on_order).expect("an exchange");
-        let exchange = (drive, exchange);
+        let role = Exchange::start(&mut drive, SocketAddr::new(address(3), 7400), on_order).expect("an exchange");
+        exchange.borrow_mut().push((drive, role));
         World {
-            fabric,
+            fabric: world.fabric().clone(),
+            world,
             feed_host,
             trader_host,
             exchange_host,
-            feed: None,
-            traders: Vec::new(),
+            feed,
+            traders,
+            updates: Vec::new(),
             exchange,
             orders,
             window: 256,
             replays: SocketAddr::new(address(1), 7300),
-            rounds: 0,
         }
     }
 
     pub(crate) fn start_feed(&mut self, session: u64) {
-        self.feed = Some(self.try_start_feed(session).expect("a feed"));
+        let feed = self.try_start_feed(session).expect("a feed");
+        self.feed.borrow_mut().push(feed);
     }
 
     pub(crate) fn try_start_feed(&self, session: u64) -> Result<On<Publisher<SimDevice>>, Error> {
@@ -111,84 +143,60 @@ impl World {
         let log = Rc::clone(&updates);
         let on_update: Box<dyn FnMut(&Update)> = Box::new(move |update| log.borrow_mut().push(*update));
         let trader = Trader::start(&mut drive, &config, on_update).expect("a trader");
-        self.traders.push(((drive, trader), updates));
-    }
-
-    /// Makes a round of each role.
-    fn round(&mut self, step: Duration) {
-        self.fabric.advance_by(step);
-        self.rounds += 1;
-        let (slow, now) = (self.rounds % SLOW == 0 || step == LONG_STEP, self.fabric.now());
-        let run = |drive: &mut Driver<SimDevice, NeverWaits>, role: &mut dyn FnMut(&mut Driver<_, _>, bool)| {
-            drive.set_now(now);
-            role(drive, slow);
-        };
-        if let Some((drive, feed)) = &mut self.feed {
-            run(drive, &mut |drive, slow| play(drive, feed, slow));
-        }
-        for ((drive, trader), _) in &mut self.traders {
-            run(drive, &mut |drive, slow| play(drive, trader, slow));
-        }
-        let (drive, exchange) = &mut self.exchange;
-        run(drive, &mut |drive, slow| play(drive, exchange, slow));
+        self.traders.borrow_mut().push((drive, trader));
+        self.updates.push(updates);
     }
 
     pub(crate) fn run_for(&mut self, span: Duration) {
-        let end = self.fabric.now().after(span);
-        while self.fabric.now() < end {
-            self.round(LONG_STEP);
-        }
+        self.world.run_for(span);
     }
 
-    /// Makes rounds until a condition holds; fails after a minute of virtual time.
+    /// Runs until a condition holds; fails after a minute of virtual time.
     pub(crate) fn run_until(&mut self, what: &str, mut holds: impl FnMut(&World) -> bool) {
         let end = self.fabric.now().after(Duration::from_secs(60));
         while !holds(self) {
             assert!(self.fabric.now() < end, "not within a minute: {what}: {:?}", self.trader(0).counts());
-            self.round(LONG_STEP);
+            self.run_for(SLOW);
         }
     }
 
     pub(crate) fn publish(&mut self, count: u64) {
         for _ in 0..count {
-            let (drive, feed) = self.feed.as_mut().expect("a feed");
-            let next = feed.next();
-            feed.publish(drive.now(), tick(next)).expect("published");
-            self.round(STEP);
+            {
+                let mut feeds = self.feed.borrow_mut();
+                let (drive, feed) = feeds.first_mut().expect("a feed");
+                drive.set_now(self.fabric.now());
+                let next = feed.next();
+                feed.publish(drive.now(), tick(next)).expect("published");
+            }
+            self.run_for(STEP);
         }
     }
 
-    pub(crate) fn trader(&self, number: usize) -> &TraderRole {
-        &self.traders[number].0.1
+    pub(crate) fn trader(&self, number: usize) -> Ref<'_, TraderRole> {
+        Ref::map(self.traders.borrow(), |traders| &traders[number].1)
     }
 
     pub(crate) fn updates(&self, number: usize) -> Vec<Update> {
-        self.traders[number].1.borrow().clone()
+        self.updates[number].borrow().clone()
     }
 
     /// The sequence number of the feed's next tick.
     pub(crate) fn next(&self) -> u64 {
-        self.feed.as_ref().expect("a feed").1.next()
+        self.feed.borrow().first().expect("a feed").1.next()
     }
 
     /// Runs until all traders are connected and receive.
     pub(crate) fn run_until_live(&mut self) {
-        self.run_until("all are live", |world| world.traders.iter().all(|((_, trader), _)| trader.is_live()));
+        self.run_until("all are live", |world| world.traders.borrow().iter().all(|(_, trader)| trader.is_live()));
     }
 
     /// Runs until each trader has each tick, which the feed's heartbeats show.
     pub(crate) fn run_until_complete(&mut self) {
         self.run_until("all have all ticks", |world| {
             let next = world.next();
-            world.traders.iter().all(|((_, trader), _)| trader.receiver().next() == next)
+            world.traders.borrow().iter().all(|(_, trader)| trader.receiver().next() == next)
         });
-    }
-}
-
-fn play<R: Role<SimDevice>>(drive: &mut Driver<SimDevice, NeverWaits>, role: &mut R, slow: bool) {
-    role.poll(drive.now()).expect("the fast path");
-    if slow {
-        run_slow_path(drive, role).expect("the slow path");
     }
 }
 

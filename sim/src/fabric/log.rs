@@ -1,0 +1,78 @@
+//! What has happened in a fabric, for reports.
+
+use std::fmt::{self, Write as _};
+
+use cmid_proto::Time;
+
+use crate::fabric::world::World;
+use crate::index::HostNo;
+
+/// The maximum number of entries. Later ones are counted.
+const MOST: usize = 50_000;
+
+/// Something that has happened at a host, or has come to it from another one.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) at: Time,
+    /// Where it began: the sender of a message.
+    pub(crate) from: HostNo,
+    pub(crate) to: HostNo,
+    pub(crate) text: String,
+    /// Whether a message did not arrive.
+    pub(crate) is_lost: bool,
+}
+
+/// The log of a fabric.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) left_out: usize,
+}
+
+impl World {
+    /// Logs something that has happened at a host, if there is a log.
+    pub(crate) fn note(&mut self, at: HostNo, text: impl FnOnce() -> String) {
+        self.log(at, at, false, text);
+    }
+
+    /// Logs a message.
+    pub(crate) fn log(&mut self, from: HostNo, to: HostNo, is_lost: bool, text: impl FnOnce() -> String) {
+        let at = self.now;
+        let Some(log) = &mut self.log else { return };
+        if log.entries.len() < MOST {
+            log.entries.push(Entry { at, from, to, text: text(), is_lost });
+        } else {
+            log.left_out += 1;
+        }
+    }
+}
+
+impl Log {
+    /// Writes one line per entry, with the names of the hosts.
+    pub(crate) fn lines(&self, name: impl Fn(HostNo) -> String) -> String {
+        let mut lines = String::new();
+        for Entry { at, from, to, text, is_lost } in &self.entries {
+            let way = Way { from: name(*from), to: (from != to).then(|| name(*to)), is_lost: *is_lost };
+            let _ = writeln!(lines, "{at}  {way}: {text}");
+        }
+        if self.left_out > 0 {
+            let _ = writeln!(lines, "and {} more", self.left_out);
+        }
+        lines
+    }
+}
+
+struct Way {
+    from: String,
+    to: Option<String>,
+    is_lost: bool,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.to {
+            None => write!(f, "{}{}", self.from, if self.is_lost { " -x" } else { "" }),
+            Some(to) => write!(f, "{} -{} {to}", self.from, if self.is_lost { "x" } else { ">" }),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Rules for what travels between hosts: loss, delay, duplicates, partitions. Each one lives as long as its guard.
+
+use std::time::Duration;
+
+use cmid_proto::Time;
+
+use crate::fabric::Fabric;
+use crate::fabric::host::Host;
+use crate::fabric::rng::Rng;
+use crate::fabric::world::World;
+use crate::index::HostNo;
+use crate::kernel::due::Due;
+use crate::kernel::wire::Body;
+
+/// What travels from one host to another: a kind of message of the connection manager, or data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A connection request.
+    Req,
+    /// Asks for more time to answer a request.
+    Mra,
+    /// Accepts a request.
+    Rep,
+    /// Confirms a REP.
+    Rtu,
+    /// Refuses a request.
+    Rej,
+    /// Asks for the end of a connection.
+    Dreq,
+    /// Confirms the end.
+    Drep,
+    /// Asks for the QP of a datagram service.
+    SidrReq,
+    /// Answers a SIDR REQ.
+    SidrRep,
+    /// A packet of a connected QP: a send, write, read or atomic operation. The transport repeats a lost one and those after
+    /// it, after the QP's ACK timeout and at most `retry_count` times. Packets keep their order, and their answers arrive.
+    Packet,
+    /// A datagram.
+    Datagram,
+}
+
+impl Kind {
+    pub(crate) const fn of(body: &Body) -> Kind {
+        match body {
+            Body::Req(_) => Kind::Req,
+            Body::Mra => Kind::Mra,
+            Body::Rep(_) => Kind::Rep,
+            Body::Rtu => Kind::Rtu,
+            Body::Rej { .. } => Kind::Rej,
+            Body::Dreq { .. } => Kind::Dreq,
+            Body::Drep => Kind::Drep,
+            Body::SidrReq(_) => Kind::SidrReq,
+            Body::SidrRep { .. } => Kind::SidrRep,
+        }
+    }
+}
+
+/// A distribution of times. All of them are drawn from the fabric's seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Always this time.
+    Fixed(Duration),
+    /// Any time from the first to the second, all equally often.
+    Uniform(Duration, Duration),
+    /// From the first to the second, with a long tail: half of the times are in the first 1024th of the span, half of the
+    /// others in the first 512th, and so on.
+    Tail(Duration, Duration),
+}
+
+impl Latency {
+    pub(crate) fn draw(self, rng: &mut Rng) -> Duration {
+        let (least, most, halves) = match self {
+            Latency::Fixed(time) => return time,
+            Latency::Uniform(least, most) => (least, most, 0),
+            Latency::Tail(least, most) => (least, most, 10 - rng.next().trailing_ones().min(10)),
+        };
+        let span = u64::try_from(most.saturating_sub(least).as_nanos()).unwrap_or(u64::MAX) >> halves;
+        least.saturating_add(Duration::from_nanos(rng.below(span.saturating_add(1))))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Effect {
+    Drop,
+    Delay(Latency),
+    Duplicate,
+    /// No way between the hosts, in both directions. With two times the way comes and goes: so long it is there, so long
+    /// it is cut.
+    Cut(Option<(Duration, Duration)>),
+}
+
+/// What happens to some of what travels between hosts, for [`Fabric::rule`]. Without a restriction it is everything.
+///
+/// Rules do not concern the messages of iWARP connections, which TCP carries; [`Rule::cut`] does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    effect: Effect,
+    /// Empty for all.
+    kinds: Vec<Kind>,
+    from: Vec<HostNo>,
+    to: Vec<HostNo>,
+    either_way: bool,
+    chance: Option<f64>,
+    nth: Option<u64>,
+}
+
+impl Rule {
+    const fn new(effect: Effect) -> Self {
+        Rule { effect, kinds: Vec::new(), from: Vec::new(), to: Vec::new(), either_way: false, chance: None, nth: None }
+    }
+
+    /// It is lost.
+    #[must_use]
+    pub const fn drop() -> Self {
+        Rule::new(Effect::Drop)
+    }
+
+    /// It takes longer, by a time of this distribution. Messages of the connection manager and datagrams overtake each
+    /// other then; data of a connection keeps its order.
+    #[must_use]
+    pub const fn delay(by: Latency) -> Self {
+        Rule::new(Effect::Delay(by))
+    }
+
+    /// It arrives twice; of messages of the connection manager and datagrams. A connected QP drops duplicates unseen.
+    #[must_use]
+    pub const fn duplicate() -> Self {
+        Rule::new(Effect::Duplicate)
+    }
+
+    /// A partition: nothing passes between the hosts of [`from`](Rule::from) and of [`to`](Rule::to), in either direction.
+    /// Kind, chance and number do not count. When the rule ends, connected QPs repeat what they have not given up.
+    #[must_use]
+    pub fn cut() -> Self {
+        Rule { either_way: true, ..Rule::new(Effect::Cut(None)) }
+    }
+
+    /// A link that flaps: as [`Rule::cut`], but the way is there for the first time, then cut for the second, and so on.
+    /// Neither time is less than a microsecond.
+    #[must_use]
+    pub fn flap(up: Duration, down: Duration) -> Self {
+        let least = Duration::from_micros(1);
+        Rule { either_way: true, ..Rule::new(Effect::Cut(Some((up.max(least), down.max(least))))) }
+    }
+
+    /// Only these kinds.
+    #[must_use]
+    pub fn of(mut self, kinds: &[Kind]) -> Self {
+        self.kinds.extend(kinds);
+        self
+    }
+
+    /// Only from this host, or from one of several.
+    #[must_use]
+    pub fn from(mut self, host: &Host) -> Self {
+        self.from.push(host.no);
+        self
+    }
+
+    /// Only to this host, or to one of several. A datagram to a group counts when it arrives at each receiver.
+    #[must_use]
+    pub fn to(mut self, host: &Host) -> Self {
+        self.to.push(host.no);
+        self
+    }
+
+    /// Only between two hosts, in both directions.
+    #[must_use]
+    pub fn between(self, a: &Host, b: &Host) -> Self {
+        Rule { either_way: true, ..self.from(a).to(b) }
+    }
+
+    /// Only with this probability, 0 to 1.
+    #[must_use]
+    pub fn with_chance(mut self, chance: f64) -> Self {
+        self.chance = Some(chance);
+        self
+    }
+
+    /// Only the n-th that matches otherwise, from 1 on.
+    #[must_use]
+    pub fn nth(mut self, nth: u64) -> Self {
+        self.nth = Some(nth);
+        self
+    }
+
+    fn concerns(&self, from: HostNo, to: Option<HostNo>) -> bool {
+        let is = |list: &[HostNo], host: Option<HostNo>| list.is_empty() || host.is_some_and(|it| list.contains(&it));
+        let way = |from, to| is(&self.from, from) && is(&self.to, to);
+        way(Some(from), to) || self.either_way && way(to, Some(from))
+    }
+}
+
+/// The rules of a fabric.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    active: Vec<Active>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    no: u64,
+    rule: Rule,
+    begun: Time,
+    /// How often it has matched.
+    met: u64,
+}
+
+/// The number of the rule of [`Config::loss`](crate::Config::loss).
+const LOSS: u64 = 0;
+
+impl Rules {
+    fn add(&mut self, no: u64, rule: Rule, begun: Time) {
+        self.active.push(Active { no, rule, begun, met: 0 });
+    }
+
+    /// Sets the rule of [`Config::loss`](crate::Config::loss).
+    pub(crate) fn set_loss(&mut self, loss: f64) {
+        self.active.retain(|it| it.no != LOSS);
+        if loss > 0.0 {
+            use Kind::{Datagram, Drep, Dreq, Mra, Rej, Rep, Req, Rtu, SidrRep, SidrReq};
+            let kinds = [Req, Mra, Rep, Rtu, Rej, Dreq, Drep, SidrReq, SidrRep, Datagram];
+            self.add(LOSS, Rule::drop().of(&kinds).with_chance(loss), Time::ZERO);
+        }
+    }
+
+    /// The effects of the rules that select what travels from one host to another.
+    fn effects(
+        &mut self,
+        which: impl Fn(Effect) -> bool,
+        kind: Kind,
+        from: HostNo,
+        to: Option<HostNo>,
+        rng: &mut Rng,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for Active { rule, met, .. } in &mut self.active {
+            let selects = which(rule.effect) && (rule.kinds.is_empty() || rule.kinds.contains(&kind));
+            if !selects || !rule.concerns(from, to) {
+                continue;
+            }
+            *met += 1;
+            if rule.nth.is_none_or(|nth| nth == *met) && rule.chance.is_none_or(|chance| rng.chance(chance)) {
+                effects.push(rule.effect);
+            }
+        }
+        effects
+    }
+
+    /// Whether a rule cuts the way between two hosts.
+    fn is_cut(&self, a: HostNo, b: HostNo, now: Time) -> bool {
+        self.active.iter().any(|Active { rule, begun, .. }| match rule.effect {
+            Effect::Cut(flaps) => {
+                let is_down = |(up, down): (Duration, Duration)| {
+                    now.since(*begun).as_nanos() % (up.as_nanos() + down.as_nanos()) >= up.as_nanos()
+                };
+                flaps.is_none_or(is_down) && rule.concerns(a, Some(b))
+            }
+            Effect::Drop | Effect::Delay(_) | Effect::Duplicate => false,
+        })
+    }
+}
+
+impl World {
+    /// Whether a message can pass from one host to another: both links are up, and no rule cuts the way.
+    pub(crate) fn passes(&self, from: HostNo, to: HostNo) -> bool {
+        let up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
+        up(from) && up(to) && (self.rules.active.is_empty() || !self.rules.is_cut(from, to, self.now))
+    }
+
+    /// Decides whether the next one of this kind is lost. `to` is looked up only if there are rules.
+    pub(crate) fn is_lost(&mut self, kind: Kind, from: HostNo, to: impl FnOnce(&World) -> Option<HostNo>) -> bool {
+        if self.rules.active.is_empty() {
+            return false;
+        }
+        let to = to(self);
+        !self.rules.effects(|it| it == Effect::Drop, kind, from, to, &mut self.rng).is_empty()
+    }
+
+    /// Returns when each copy of the next one of this kind arrives.
+    pub(crate) fn arrivals(
+        &mut self,
+        kind: Kind,
+        from: HostNo,
+        to: impl FnOnce(&World) -> Option<HostNo>,
+    ) -> (Time, Option<Time>) {
+        let usual = self.now.after(self.config.latency);
+        if self.rules.active.is_empty() {
+            return (usual, None);
+        }
+        let to = to(self);
+        let of = |it| matches!(it, Effect::Delay(_) | Effect::Duplicate);
+        let (mut due, mut copies) = (usual, false);
+        for effect in self.rules.effects(of, kind, from, to, &mut self.rng) {
+            match effect {
+                Effect::Delay(by) => due = due.after(by.draw(&mut self.rng)),
+                Effect::Duplicate => copies = true,
+                Effect::Drop | Effect::Cut(_) => {}
+            }
+        }
+        // The copy comes later by up to the way of the first one.
+        let later =
+            copies.then(|| due.after(Duration::from_nanos(self.rng.below(due.since(self.now).as_nanos() as u64))));
+        (due, later)
+    }
+
+    /// A rule of a link that flaps: connected QPs repeat their packets at the end of each cut.
+    pub(crate) fn flap(&mut self, no: u64) {
+        let Some(Active { rule, .. }) = self.rules.active.iter().find(|it| it.no == no) else { return };
+        if let Effect::Cut(Some((up, down))) = rule.effect {
+            self.timers.arm(self.now.after(up + down), Due::Flap { rule: no });
+            self.retry_all();
+        }
+    }
+
+    /// Repeats the packets that have not arrived, of all hosts that can be reached.
+    fn retry_all(&mut self) {
+        (0..self.hosts.len()).for_each(|host| self.retry(HostNo(host)));
+    }
+}
+
+/// Ends a [`Rule`] when it is dropped.
+#[derive(Debug)]
+#[must_use = "the rule ends with its guard"]
+pub struct Guard {
+    fabric: Fabric,
+    no: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.fabric.with(|world| {
+            let is_it = |active: &Active| active.no == self.no;
+            let Some(at) = world.rules.active.iter().position(is_it) else { return };
+            if let Effect::Cut(_) = world.rules.active.remove(at).rule.effect {
+                world.retry_all();
+            }
+        });
+    }
+}
+
+impl Fabric {
+    /// Adds a rule, which lives as long as its guard. Several rules apply one after the other.
+    pub fn rule(&self, rule: Rule) -> Guard {
+        let no = self.with(|world| {
+            world.rules.last += 1;
+            let (no, now) = (world.rules.last, world.now);
+            if let Effect::Cut(Some((up, down))) = rule.effect {
+                world.timers.arm(now.after(up + down), Due::Flap { rule: no });
+            }
+            world.rules.add(no, rule, now);
+            no
+        });
+        Guard { fabric: self.clone(), no }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_stays_within_its_bounds_and_a_tail_is_mostly_short() {
+        let (least, most) = (Duration::from_micros(10), Duration::from_millis(10));
+        let mut rng = Rng::new(3);
+        let mut draw =
+            |latency: Latency| std::iter::repeat_with(|| latency.draw(&mut rng)).take(2000).collect::<Vec<_>>();
+        for latency in [Latency::Uniform(least, most), Latency::Tail(least, most)] {
+            assert!(draw(latency).iter().all(|it| (least..=most).contains(it)), "{latency:?}");
+        }
+        let short = draw(Latency::Tail(least, most)).iter().filter(|it| **it < most / 100).count();
+        assert!((1600..2000).contains(&short), "{short}");
+        assert_eq!(draw(Latency::Fixed(most))[7], most);
+    }
+}

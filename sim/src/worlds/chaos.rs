@@ -1,0 +1,222 @@
+//! A plan of faults, drawn from the seed before the world runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use cmid_proto::{Errno, Time};
+
+use crate::fabric::rng::Rng;
+use crate::fabric::rules::{Guard, Latency, Rule};
+use crate::worlds::{Act, World};
+
+/// A kind of fault, for [`World::chaos`]. Where it happens, when, and for how long is drawn from the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A program ends as by SIGKILL, and starts again.
+    Crash,
+    /// A host loses its power, and starts again with what its disk has kept.
+    PowerLoss,
+    /// A program does not run for a time.
+    Pause,
+    /// A host is separated from all others.
+    LinkDown,
+    /// A host's link comes and goes.
+    Flap,
+    /// Two hosts are separated.
+    Partition,
+    /// Between two hosts each message of the connection manager, datagram or packet is lost with a probability.
+    Loss,
+    /// Between two hosts messages take up to 20 ms longer.
+    Delay,
+    /// Between two hosts messages of the connection manager and datagrams arrive twice.
+    Duplicates,
+    /// The RDMA device of a host is removed, and one is added.
+    DeviceRemoval,
+    /// The next registration of memory on a host fails with `ENOMEM`.
+    OutOfMemory,
+    /// The link address of a host changes.
+    LinkAddrChange,
+    /// The clock of a host jumps ahead by up to a second, and is then up to 200 ppm off.
+    ClockJump,
+}
+
+impl Fault {
+    /// All kinds.
+    pub const ALL: [Fault; 13] = [
+        Fault::Crash,
+        Fault::PowerLoss,
+        Fault::Pause,
+        Fault::LinkDown,
+        Fault::Flap,
+        Fault::Partition,
+        Fault::Loss,
+        Fault::Delay,
+        Fault::Duplicates,
+        Fault::DeviceRemoval,
+        Fault::OutOfMemory,
+        Fault::LinkAddrChange,
+        Fault::ClockJump,
+    ];
+}
+
+/// A fault of the plan.
+#[derive(Debug)]
+pub(super) struct Planned {
+    fault: Fault,
+    begin: Time,
+    end: Time,
+    at: usize,
+    /// Another host.
+    other: usize,
+    /// A number for what else is drawn.
+    number: u64,
+    names: [String; 2],
+    guard: Option<Guard>,
+}
+
+/// `power loss of b, at 0.120000000 s for 35ms`.
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [at, other] = &self.names;
+        let what = match self.fault {
+            Fault::Crash => format!("crash of {at}"),
+            Fault::PowerLoss => format!("power loss of {at}"),
+            Fault::Pause => format!("pause of {at}"),
+            Fault::LinkDown => format!("link down of {at}"),
+            Fault::Flap => format!("flapping link of {at}"),
+            Fault::Partition => format!("partition of {at} and {other}"),
+            Fault::Loss => format!("loss of {} % between {at} and {other}", self.loss_percent()),
+            Fault::Delay => format!("delay between {at} and {other}"),
+            Fault::Duplicates => format!("duplicates between {at} and {other}"),
+            Fault::DeviceRemoval => format!("device removal of {at}"),
+            Fault::OutOfMemory => format!("no memory to register on {at}"),
+            Fault::LinkAddrChange => format!("changed link address of {at}"),
+            Fault::ClockJump => format!("clock jump of {at}"),
+        };
+        write!(f, "{what}, at {} for {:?}", self.begin, self.end.since(self.begin))
+    }
+}
+
+impl Planned {
+    fn loss_percent(&self) -> u64 {
+        5 + self.number % 91
+    }
+
+    /// The rule that it is, if it is one.
+    fn rule(&self, world: &World) -> Option<Rule> {
+        let at = world.seats.get(self.at)?.node.host();
+        let other = world.seats.get(self.other)?.node.host();
+        let short = |shift: u32| Duration::from_millis(1 + (self.number >> shift) % 50);
+        match self.fault {
+            Fault::LinkDown => Some(Rule::cut().from(at)),
+            Fault::Flap => Some(Rule::flap(short(0), short(16)).from(at)),
+            Fault::Partition => Some(Rule::cut().between(at, other)),
+            Fault::Loss => Some(Rule::drop().between(at, other).with_chance(self.loss_percent() as f64 / 100.0)),
+            Fault::Delay => {
+                let by = Latency::Tail(Duration::ZERO, Duration::from_millis(20));
+                Some(Rule::delay(by).between(at, other))
+            }
+            Fault::Duplicates => Some(Rule::duplicate().between(at, other).with_chance(0.5)),
+            Fault::Crash
+            | Fault::PowerLoss
+            | Fault::Pause
+            | Fault::DeviceRemoval
+            | Fault::OutOfMemory
+            | Fault::LinkAddrChange
+            | Fault::ClockJump => None,
+        }
+    }
+}
+
+impl World {
+    /// Plans this number of faults of these kinds, to begin and end within `span` from now on; a fault that is one moment
+    /// has no end. The hosts are those added so far. A failure is shrunk to the faults that it needs.
+    pub fn chaos(&mut self, faults: usize, span: Duration, kinds: &[Fault]) {
+        let hosts = self.seats.len() as u64;
+        for _ in 0..faults {
+            let rng = &mut self.planner;
+            let Some(&fault) = kinds.get(rng.below(kinds.len() as u64) as usize) else { return };
+            let at = rng.below(hosts);
+            let other = (at + 1 + rng.below(hosts.saturating_sub(1))) % hosts.max(1);
+            let (begin, end) = draw_times(rng, self.fabric.now(), span);
+            let number = rng.next();
+            let [at, other] = [at, other].map(|host| host as usize);
+            let name = |host: usize| self.seats.get(host).map_or_else(String::new, |seat| seat.name.clone());
+            let names = [name(at), name(other)];
+            let no = self.plan.len();
+            self.plan.push(Planned { fault, begin, end, at, other, number, names, guard: None });
+            if !self.left_out.contains(&no) {
+                self.act_at(begin, Act::Begin(no));
+                self.act_at(end, Act::End(no));
+            }
+        }
+    }
+
+    /// The faults of the plan that are not left out.
+    pub(super) fn planned(&self) -> impl Iterator<Item = (usize, &Planned)> {
+        self.plan.iter().enumerate().filter(|(no, _)| !self.left_out.contains(no))
+    }
+
+    pub(super) fn begin(&mut self, no: usize) {
+        let Some(planned) = self.plan.get(no) else { return };
+        let rule = planned.rule(self);
+        let (fault, end, at, number) = (planned.fault, planned.end, planned.at, planned.number);
+        let text = planned.to_string();
+        let Some(seat) = self.seats.get_mut(at) else { return };
+        seat.node.note(&format!("fault: {text}"));
+        let host = seat.node.host();
+        match fault {
+            Fault::Crash => seat.crash(),
+            Fault::PowerLoss => seat.lose_power(),
+            Fault::Pause => seat.pause(end),
+            Fault::DeviceRemoval => host.remove_device(),
+            Fault::OutOfMemory => host.fail_next_registration(Errno::ENOMEM),
+            Fault::LinkAddrChange => host.change_link_addr(),
+            Fault::ClockJump => {
+                let mut skew = seat.node.skew.get();
+                skew.ahead += number % 1_000_000_000;
+                skew.drift_ppm = (number >> 40) as i32 % 401 - 200;
+                seat.node.skew.set(skew);
+            }
+            Fault::LinkDown | Fault::Flap | Fault::Partition | Fault::Loss | Fault::Delay | Fault::Duplicates => {}
+        }
+        let guard = rule.map(|rule| self.rule(rule));
+        if let Some(planned) = self.plan.get_mut(no) {
+            planned.guard = guard;
+        }
+    }
+
+    pub(super) fn end(&mut self, no: usize) {
+        let Some(Planned { fault, at, guard, .. }) = self.plan.get_mut(no) else { return };
+        let (fault, at) = (*fault, *at);
+        drop(guard.take());
+        match fault {
+            Fault::Crash | Fault::PowerLoss => self.start(at),
+            Fault::DeviceRemoval => {
+                if let Some(seat) = self.seats.get(at) {
+                    seat.node.note("has a device again");
+                    seat.node.host().add_device();
+                }
+            }
+            Fault::Pause
+            | Fault::LinkDown
+            | Fault::Flap
+            | Fault::Partition
+            | Fault::Loss
+            | Fault::Delay
+            | Fault::Duplicates
+            | Fault::OutOfMemory
+            | Fault::LinkAddrChange
+            | Fault::ClockJump => {}
+        }
+    }
+}
+
+/// Draws when a fault begins and ends. Half of them are short.
+fn draw_times(rng: &mut Rng, now: Time, span: Duration) -> (Time, Time) {
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    let begin = rng.below(nanos);
+    let most = if rng.below(2) == 0 { (nanos - begin).min(50_000_000) } else { nanos - begin };
+    let end = begin.saturating_add(rng.below(most).max(1_000_000)).min(nanos.max(begin));
+    (Time(now.0.saturating_add(begin)), Time(now.0.saturating_add(end)))
+}

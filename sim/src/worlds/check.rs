@@ -1,0 +1,221 @@
+//! Runs a test in the worlds of many seeds, and explains the first failure.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::path::PathBuf;
+use std::sync::Once;
+
+use crate::fabric::config::Config;
+use crate::index::HostNo;
+use crate::worlds::{World, chart};
+
+/// The variable that replaces the seeds of [`check`]: a seed, or `FIRST..END`.
+const VARIABLE: &str = "CMID_SEED";
+
+/// The maximum number of worlds to find out which faults a failure needs.
+const ATTEMPTS: usize = 200;
+
+/// A world in which a test has failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed of the world.
+    pub seed: u64,
+    /// The text of the panic.
+    pub message: String,
+    /// The faults of [`World::chaos`] that it needs: without any one of them the test does not fail.
+    pub faults: Vec<String>,
+    /// What has happened, one line each: messages, calls, events, completions with an error, faults.
+    pub trace: String,
+    /// The same as a sequence chart of all hosts, in SVG.
+    pub chart: String,
+}
+
+/// The message and the faults.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: {}", self.seed, self.message)?;
+        self.faults.iter().try_for_each(|fault| write!(f, "\n  fault: {fault}"))
+    }
+}
+
+/// Runs a test in the world of each seed. The test adds hosts, runs the world and asserts; see [`World`]. Afterwards no
+/// buffer may have been returned while the device referred to it.
+///
+/// The variable `CMID_SEED` replaces the seeds: `CMID_SEED=17 cargo test NAME` repeats the world of one failure,
+/// `CMID_SEED=1000..2000` tries others.
+///
+/// # Panics
+/// If the test panics, with the seed, the command that repeats it, the faults that it needs, and the files of the
+/// trace and the chart, in the folder `cmid-worlds` of the system's folder for temporary files.
+#[track_caller]
+pub fn check(seeds: Range<u64>, test: impl Fn(&mut World)) {
+    check_with(&Config::default(), seeds, test);
+}
+
+/// As [`check`], in fabrics of this configuration. The seed and the clock of it do not count.
+///
+/// # Panics
+/// As [`check`].
+#[track_caller]
+pub fn check_with(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) {
+    let seeds = std::env::var(VARIABLE).ok().and_then(|text| parse(&text)).unwrap_or(seeds);
+    if let Some(failure) = find_with(config, seeds, test) {
+        panic!("{}", report(&failure));
+    }
+}
+
+/// Returns the first failure of a test in the worlds of these seeds, with the faults that it needs. For tests that
+/// expect one; otherwise see [`check`].
+pub fn find(seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
+    find_with(&Config::default(), seeds, test)
+}
+
+/// As [`find`], in fabrics of this configuration. The seed and the clock of it do not count.
+pub fn find_with(config: &Config, mut seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
+    seeds.find_map(|seed| {
+        let (message, faults) = quietly(|| run(config, seed, &[], false, &test)).err()?;
+        let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
+        let ended = quietly(|| run(config, seed, &left_out, true, &test));
+        Some(explain(seed, message, ended))
+    })
+}
+
+/// The text of a panic, and the world.
+type Failed = (String, Vec<String>);
+
+/// What a run has left in the log.
+struct Logged {
+    failed: Option<Failed>,
+    trace: String,
+    chart: String,
+}
+
+fn explain(seed: u64, message: String, ended: Result<Logged, Failed>) -> Failure {
+    match ended {
+        Ok(Logged { failed: Some((message, faults)), trace, chart }) => Failure { seed, message, faults, trace, chart },
+        Ok(Logged { failed: None, trace, chart }) => {
+            let message = format!("{message}\n  not again: the programs are not deterministic");
+            Failure { seed, message, faults: Vec::new(), trace, chart }
+        }
+        Err((message, faults)) => Failure { seed, message, faults, trace: String::new(), chart: String::new() },
+    }
+}
+
+/// Runs a test in one world. With a log a failure is a result.
+fn run(
+    config: &Config,
+    seed: u64,
+    left_out: &[usize],
+    with_log: bool,
+    test: &impl Fn(&mut World),
+) -> Result<Logged, Failed> {
+    let mut world = World::with(&Config { seed, ..config.clone() }, left_out, with_log);
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        test(&mut world);
+        let counters = world.fabric.counters();
+        assert_eq!(
+            (counters.freed_in_use, counters.copied_to_freed),
+            (0, 0),
+            "memory was returned while it was in use"
+        );
+    }));
+    let failed = ended.err().map(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let faults = world.planned().map(|(_, fault)| fault.to_string()).collect();
+        (text.unwrap_or_else(|| "a panic without a text".into()), faults)
+    });
+    if !with_log {
+        return failed.map_or_else(|| Ok(Logged { failed: None, trace: String::new(), chart: String::new() }), Err);
+    }
+    let names: Vec<String> = world.seats.iter().map(|seat| seat.name.clone()).collect();
+    let name = |host: HostNo| names.get(host.0).cloned().unwrap_or_else(|| format!("host {}", host.0));
+    let log = world.fabric.with(|world| world.log.take()).unwrap_or_default();
+    Ok(Logged { failed, trace: log.lines(name), chart: chart::draw(&log, &names) })
+}
+
+/// Returns the faults that can be left out: without any other one the test does not fail.
+fn shrink(config: &Config, seed: u64, faults: usize, test: &impl Fn(&mut World)) -> Vec<usize> {
+    let (mut left_out, mut attempts) = (Vec::new(), 0);
+    let mut size = faults;
+    while size > 0 {
+        let mut is_smaller = false;
+        let kept: Vec<usize> = (0..faults).filter(|no| !left_out.contains(no)).collect();
+        for some in kept.chunks(size) {
+            attempts += 1;
+            let fewer = [&left_out[..], some].concat();
+            if attempts <= ATTEMPTS && run(config, seed, &fewer, false, test).is_err() {
+                (left_out, is_smaller) = (fewer, true);
+            }
+        }
+        // Single faults once more, because one may need another that is gone now.
+        size = if size > 1 { size / 2 } else { usize::from(is_smaller && attempts <= ATTEMPTS) };
+    }
+    left_out
+}
+
+/// The text of the panic of [`check`].
+fn report(failure: &Failure) -> String {
+    let thread = std::thread::current();
+    let name = thread.name().filter(|name| *name != "main").unwrap_or("NAME");
+    let seed = failure.seed;
+    let mut text = format!("{failure}\n  again: {VARIABLE}={seed} cargo test {name}");
+    let file = format!("{}-{seed}", name.replace(|it: char| !it.is_ascii_alphanumeric(), "-"));
+    for (what, end, content) in [("trace", "txt", &failure.trace), ("chart", "svg", &failure.chart)] {
+        text += &match store(&format!("{file}.{end}"), content) {
+            Ok(path) => format!("\n  {what}: {}", path.display()),
+            Err(error) => format!("\n  no {what}: {error}"),
+        };
+    }
+    text
+}
+
+fn store(name: &str, content: &str) -> std::io::Result<PathBuf> {
+    let folder = std::env::temp_dir().join("cmid-worlds");
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join(name);
+    std::fs::write(&path, content)?;
+    Ok(path)
+}
+
+fn parse(text: &str) -> Option<Range<u64>> {
+    let range = match text.split_once("..") {
+        Some((first, end)) => first.parse().ok()?..end.parse().ok()?,
+        None => text.parse().ok().map(|seed: u64| seed..seed.saturating_add(1))?,
+    };
+    Some(range)
+}
+
+thread_local! {
+    /// Whether panics of this thread print nothing: they are the outcomes of worlds.
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs an action whose panics print nothing.
+fn quietly<T>(action: impl FnOnce() -> T) -> T {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_QUIET.get() {
+                before(panic);
+            }
+        }));
+    });
+    let was_quiet = IS_QUIET.replace(true);
+    let result = action();
+    IS_QUIET.set(was_quiet);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_a_seed_or_a_range() {
+        assert_eq!([parse("17"), parse("3..9"), parse("x"), parse("1..")], [Some(17..18), Some(3..9), None, None]);
+    }
+}

@@ -1,0 +1,315 @@
+//! Worlds: whole programs on hosts of a fabric, in virtual time, under faults, by seed.
+
+mod chaos;
+mod chart;
+mod check;
+mod disk;
+mod hosts;
+mod program;
+mod task;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use cmid_proto::Time;
+
+pub use chaos::Fault;
+pub use check::{Failure, check, check_with, find, find_with};
+pub use disk::Disk;
+pub use program::{Node, Program, Turn, turn};
+pub use task::Task;
+
+use crate::fabric::Fabric;
+use crate::fabric::config::{Clock, Config};
+use crate::fabric::host::Host;
+use crate::fabric::rng::Rng;
+use crate::fabric::rules::{Guard, Rule};
+use chaos::Planned;
+use program::Skew;
+
+/// The longest time from an arrival to the turn of the program that waits for it.
+const REACTION: Duration = Duration::from_micros(20);
+
+/// The time that a turn takes before the next one.
+const TURN: Duration = Duration::from_micros(1);
+
+/// Starts the program of a host.
+type Start = Box<dyn FnMut(&Node) -> Box<dyn Program>>;
+
+/// Hosts with programs, in virtual time. [`check`] makes one for each seed.
+///
+/// When all programs wait, time goes on to the next thing that is due. A seed decides everything that is open: how long a
+/// message or a reaction takes, what is lost, what a fault hits. The same seed gives the same world, byte by byte, if
+/// the programs are deterministic too: no threads, no clock and randomness except those of [`Node`], no order of a hash map.
+pub struct World {
+    fabric: Fabric,
+    seats: Vec<Seat>,
+    addrs: Rc<RefCell<BTreeMap<String, IpAddr>>>,
+    /// What happens at a time, by time and number.
+    agenda: BTreeMap<(Time, u64), Act>,
+    last_act: u64,
+    plan: Vec<Planned>,
+    /// The faults of the plan that are left out, while a failure is shrunk.
+    left_out: Vec<usize>,
+    planner: Rng,
+    rng: Rng,
+}
+
+/// A host with its program.
+struct Seat {
+    name: String,
+    node: Node,
+    start: Start,
+    /// `None` while it does not run.
+    program: Option<Box<dyn Program>>,
+    /// Whether the world waits for its end.
+    is_client: bool,
+    is_done: bool,
+    /// The time of its next turn.
+    due: Option<Time>,
+    paused_until: Time,
+}
+
+/// What happens at a time of the agenda.
+#[derive(Debug)]
+enum Act {
+    Start(usize),
+    Begin(usize),
+    End(usize),
+}
+
+impl World {
+    /// Creates a world without hosts, for a test that needs no [`check`]. Its time is virtual whatever the configuration
+    /// says.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        World::with(config, &[], false)
+    }
+
+    fn with(config: &Config, left_out: &[usize], with_log: bool) -> Self {
+        let seed = config.seed;
+        let fabric = Fabric::new(Config { clock: Clock::Virtual, ..config.clone() });
+        if with_log {
+            fabric.with(|world| world.log = Some(Default::default()));
+        }
+        World {
+            fabric,
+            seats: Vec::new(),
+            addrs: Rc::default(),
+            agenda: BTreeMap::new(),
+            last_act: 0,
+            plan: Vec::new(),
+            left_out: left_out.to_vec(),
+            // Each has numbers of its own, so that a fault less changes no other one.
+            planner: Rng::new(seed ^ 0x0bad_5eed_0bad_5eed),
+            rng: Rng::new(seed.rotate_left(32)),
+        }
+    }
+
+    /// Adds a host with a program that serves others: the world does not wait for its end. `start` is called when the world
+    /// begins to run, and at each restart. Addresses are 10.0.0.1, 10.0.0.2 and so on.
+    ///
+    /// # Panics
+    /// If there is a host with this name, or with 65,000 hosts.
+    pub fn host<P: Program + 'static>(&mut self, name: &str, start: impl FnMut(&Node) -> P + 'static) -> Host {
+        self.add(name, false, start)
+    }
+
+    /// Adds a host with a program that the world waits for: [`World::run`] ends when all of them are done.
+    ///
+    /// # Panics
+    /// As [`World::host`].
+    pub fn client<P: Program + 'static>(&mut self, name: &str, start: impl FnMut(&Node) -> P + 'static) -> Host {
+        self.add(name, true, start)
+    }
+
+    fn add<P: Program + 'static>(
+        &mut self,
+        name: &str,
+        is_client: bool,
+        mut start: impl FnMut(&Node) -> P + 'static,
+    ) -> Host {
+        let number = u16::try_from(self.seats.len() + 1).unwrap_or(u16::MAX);
+        assert!(number < 65_000, "too many hosts");
+        let [high, low] = ((number - 1) / 250 * 256 + (number - 1) % 250 + 1).to_be_bytes();
+        let ip = IpAddr::V4(Ipv4Addr::new(10, 0, high, low));
+        assert!(self.addrs.borrow_mut().insert(name.to_owned(), ip).is_none(), "two hosts with the name {name}");
+        let host = self.fabric.host(&[ip]);
+        let skew = Rc::new(Cell::new(Skew::default()));
+        let disk = Disk::new(&self.fabric, &skew);
+        let node = Node { host: host.clone(), disk, addrs: Rc::clone(&self.addrs), skew, alarm: Rc::default(), ip };
+        self.seats.push(Seat {
+            name: name.to_owned(),
+            node,
+            start: Box::new(move |node| Box::new(start(node))),
+            program: None,
+            is_client,
+            is_done: false,
+            due: None,
+            paused_until: Time::ZERO,
+        });
+        let seat = self.seats.len() - 1;
+        self.act_at(self.now(), Act::Start(seat));
+        host
+    }
+
+    /// Returns the time of the world.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.fabric.now()
+    }
+
+    /// Returns the fabric, for its counters.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Adds a rule for messages or data, which lives as long as its guard: see [`Rule`].
+    pub fn rule(&self, rule: Rule) -> Guard {
+        self.fabric.rule(rule)
+    }
+
+    /// Separates two groups of hosts until the guard is dropped. An empty group is all hosts.
+    ///
+    /// # Panics
+    /// If there is no host with one of the names.
+    pub fn partition(&self, some: &[&str], others: &[&str]) -> Guard {
+        let rule = some.iter().fold(Rule::cut(), |rule, name| rule.from(self.at(name).node.host()));
+        self.rule(others.iter().fold(rule, |rule, name| rule.to(self.at(name).node.host())))
+    }
+
+    /// Returns a number below `bound`, from the seed; 0 if `bound` is 0.
+    pub fn random(&mut self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+
+    /// Runs until all clients are done.
+    ///
+    /// # Panics
+    /// If they are not done within `limit`; the text says which.
+    #[track_caller]
+    pub fn run(&mut self, limit: Duration) {
+        let is_done = |world: &World| world.seats.iter().all(|seat| seat.is_done || !seat.is_client);
+        if !self.advance(limit, is_done) {
+            let waiting = self.seats.iter().filter(|seat| seat.is_client && !seat.is_done);
+            let waiting: Vec<&str> = waiting.map(|seat| &*seat.name).collect();
+            panic!("not done within {limit:?}: {}", waiting.join(", "));
+        }
+    }
+
+    /// Runs for this time.
+    pub fn run_for(&mut self, span: Duration) {
+        self.advance(span, |_| false);
+    }
+
+    /// Runs until something holds.
+    ///
+    /// # Panics
+    /// If it does not hold within `limit`; the text has `what`.
+    #[track_caller]
+    pub fn run_until(&mut self, what: &str, limit: Duration, holds: impl FnMut(&World) -> bool) {
+        assert!(self.advance(limit, holds), "not within {limit:?}: {what}");
+    }
+
+    /// Runs until something holds, or the time has passed. Returns whether it holds.
+    fn advance(&mut self, span: Duration, mut holds: impl FnMut(&World) -> bool) -> bool {
+        let now = self.now();
+        let end = now.after(span);
+        let mut fabric_due = self.go_on(now);
+        while !holds(self) {
+            let turns = self.seats.iter().filter_map(|seat| seat.due);
+            let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+            match turns.chain(agenda).chain(fabric_due).min().filter(|&due| due <= end) {
+                Some(due) => fabric_due = self.step(due),
+                None => {
+                    self.go_on(end);
+                    return holds(self);
+                }
+            }
+        }
+        true
+    }
+
+    /// Does everything that is due at this time. Returns when the fabric has something to do next.
+    fn step(&mut self, due: Time) -> Option<Time> {
+        self.go_on(due);
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= due) {
+            match entry.remove() {
+                Act::Start(seat) => self.start(seat),
+                Act::Begin(fault) => self.begin(fault),
+                Act::End(fault) => self.end(fault),
+            }
+        }
+        for at in 0..self.seats.len() {
+            if self.seats.get(at).is_some_and(|seat| seat.due.is_some_and(|turn| turn <= due)) {
+                self.take_turn(at, due);
+            }
+        }
+        self.go_on(due)
+    }
+
+    /// Lets the fabric go on to this time, and plans a turn for each program to which something has arrived. Returns when the
+    /// fabric has something to do next.
+    fn go_on(&mut self, until: Time) -> Option<Time> {
+        let World { fabric, seats, rng, .. } = self;
+        fabric.with(|world| {
+            world.advance_to(until);
+            for seat in seats {
+                let Some(host) = world.hosts.get_mut(seat.node.host.no.0) else { continue };
+                if std::mem::take(&mut host.has_news) && seat.program.is_some() {
+                    let heard = world.now.after(Duration::from_nanos(rng.below(REACTION.as_nanos() as u64)));
+                    let heard = heard.max(seat.paused_until);
+                    seat.due = Some(seat.due.map_or(heard, |due| due.min(heard)));
+                }
+            }
+            world.timers.next_due()
+        })
+    }
+
+    fn take_turn(&mut self, at: usize, now: Time) {
+        let Some(seat) = self.seats.get_mut(at) else { return };
+        seat.due = None;
+        let Some(program) = &mut seat.program else { return };
+        if now < seat.paused_until {
+            seat.due = Some(seat.paused_until);
+            return;
+        }
+        let skew = seat.node.skew.get();
+        match program.turn(skew.local(now)) {
+            Turn::Again => seat.due = Some(now.after(TURN)),
+            Turn::Wait(None) => {}
+            // At the same time again would be forever.
+            Turn::Wait(Some(due)) => {
+                seat.due = Some(skew.world(due).max(now.after(TURN))).filter(|it| *it < Time::NEVER)
+            }
+            Turn::Done => {
+                seat.program = None;
+                seat.is_done = true;
+                seat.node.note("is done");
+            }
+        }
+    }
+
+    fn act_at(&mut self, at: Time, act: Act) {
+        self.last_act += 1;
+        self.agenda.insert((at, self.last_act), act);
+    }
+
+    fn at(&self, name: &str) -> &Seat {
+        match self.seats.iter().find(|seat| seat.name == name) {
+            Some(seat) => seat,
+            None => panic!("the world has no host {name}"),
+        }
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("now", &self.now()).field("hosts", &self.addrs.borrow()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,12 @@
+//! Worlds: whole programs in virtual time, under faults.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod client;
+mod hosts;
+mod link;
+mod mistakes;
+mod rebalanced;
+mod reports;
+mod rules;
+mod server;
+mod task;

@@ -1,0 +1,96 @@
+//! What is told of a failure.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
+
+use cmid_proto::Time;
+use cmid_sim::{Fault, Node, Turn, World, check, find};
+
+use crate::client::{Client, Mistake};
+use crate::server::Server;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn idle(_: &Node) -> impl FnMut(Time) -> Turn + use<> {
+    |_| Turn::Wait(None)
+}
+
+/// Fails if `b` does not run at some time.
+fn b_runs(world: &mut World) {
+    for name in ["a", "b", "c"] {
+        world.host(name, idle);
+    }
+    world.chaos(12, SECOND, &[Fault::Crash, Fault::Pause, Fault::Partition, Fault::ClockJump]);
+    for _ in 0..1000 {
+        world.run_for(Duration::from_millis(1));
+        assert!(world.runs("b"), "b does not run");
+    }
+}
+
+#[test]
+fn a_failure_is_shrunk_to_the_fault_that_it_needs() {
+    let failure = find(0..100, b_runs).unwrap();
+    assert_eq!(failure.message, "b does not run");
+    assert!(failure.faults.len() == 1 && failure.faults[0].starts_with("crash of b"), "{failure}");
+    assert!(failure.trace.contains("fault: crash of b") && !failure.trace.contains("crash of a"), "{}", failure.trace);
+}
+
+#[test]
+fn a_check_that_fails_says_how_to_repeat_it_and_writes_a_trace_and_a_chart() {
+    let panic = catch_unwind(|| check(0..100, b_runs)).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    let line = |start: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(start)).unwrap();
+    let seed: u64 = line("seed ").split(':').next().unwrap().parse().unwrap();
+    let name = std::thread::current().name().unwrap().to_owned();
+    assert_eq!(line("again: "), format!("CMID_SEED={seed} cargo test {name}"));
+    let [trace, chart] = ["trace: ", "chart: "].map(|what| std::fs::read_to_string(Path::new(line(what))).unwrap());
+    assert!(trace.contains("b: crashes") && chart.starts_with("<svg") && chart.ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_program_that_is_not_deterministic_is_named_as_such() {
+    let fails = Cell::new(true);
+    let failure = find(0..1, |_| assert!(!fails.replace(false), "only once")).unwrap();
+    assert!(failure.message.contains("only once") && failure.message.contains("not deterministic"), "{failure}");
+}
+
+#[test]
+fn a_trace_has_the_messages_calls_and_events_of_all_hosts() {
+    let failure = find(0..1, |world| {
+        world.host("server", Server::new);
+        world.client("client", |node| {
+            node.note("hello");
+            Client::new(node, 3, Mistake::None)
+        });
+        world.run(SECOND);
+        world.run_for(Duration::from_millis(1));
+        panic!("the end");
+    });
+    let trace = failure.unwrap().trace;
+    for part in [
+        "client: hello",
+        "server: Listen {",
+        "client -> server: Req",
+        "server: id1 CONNECT_REQUEST, status 0",
+        "server -> client: Rep",
+        "client -> server: send, 8 bytes",
+        "client: is done",
+        "client -> server: Dreq",
+    ] {
+        assert!(trace.contains(part), "{part} is not in\n{trace}");
+    }
+}
+
+#[test]
+fn a_client_that_is_not_done_is_named() {
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(&cmid_sim::Config::default());
+        world.client("a", |_: &Node| |_: Time| Turn::Done);
+        world.client("b", idle);
+        world.run(SECOND);
+    }));
+    let panic = failed.unwrap_err();
+    assert_eq!(panic.downcast_ref::<String>().unwrap(), "not done within 1s: b");
+}
