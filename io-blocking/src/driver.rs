@@ -39,16 +39,10 @@ const FAULTS_KEPT: usize = 64;
 /// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
 ///
 /// let mut driver = Blocking::new(host.device(), Limits::SINGLE, Canceller::new()?);
-/// let endpoint = Endpoint {
-///     port_space: PortSpace::Udp,
-///     src: None,
-///     dst: Some("10.0.0.2:7471".parse()?),
-///     settings: &[],
-///     timeout: Duration::from_secs(2),
-/// };
+/// let (peer, timeout) = ("10.0.0.2:7471".parse()?, Duration::from_secs(2));
+/// let endpoint = Endpoint { port_space: PortSpace::Udp, src: None, dst: Some(peer), settings: &[], timeout };
 /// let id = driver.create_endpoint(&endpoint)?;
 /// assert_eq!(driver.drive().core().state(id), Some(State::RouteResolved));
-/// assert_eq!(driver.drive().local_addr(id)?.ip().to_string(), "10.0.0.1");
 /// driver.destroy_endpoint(id, |_device, _id| Ok(()))?; // it has no QP to detach
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -53,6 +53,7 @@ use wakers::{Half, Wakers};
 /// ```
 /// use cmid_tokio::proto::messages::MessagesConfig;
 /// use cmid_tokio::{Channel, Listener, Options};
+/// use std::time::Duration;
 /// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
 /// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -64,14 +65,14 @@ use wakers::{Half, Wakers};
 ///     while let Some(message) = channel.recv().await? {
 ///         channel.send(&message.to_ascii_uppercase()).await?;
 ///     }
-///     channel.close().await
+///     channel.close(Duration::from_secs(5)).await
 /// });
 ///
 /// let mut channel = Channel::connect(host.device(), address, MessagesConfig::default(), &Options::default()).await?;
 /// channel.send(b"hello").await?;
 /// let answer = channel.recv().await?.ok_or("the server has finished")?;
 /// assert_eq!(&answer[..], b"HELLO");
-/// channel.close().await?;
+/// channel.close(Duration::from_secs(5)).await?;
 /// server.await??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
