@@ -37,11 +37,9 @@ const FAULTS_KEPT: usize = 64;
 /// use std::time::Duration;
 /// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
 /// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
-///
 /// let mut driver = Blocking::new(host.device(), Limits::SINGLE, Canceller::new()?);
-/// let (peer, timeout) = ("10.0.0.2:7471".parse()?, Duration::from_secs(2));
-/// let endpoint = Endpoint { port_space: PortSpace::Udp, src: None, dst: Some(peer), settings: &[], timeout };
-/// let id = driver.create_endpoint(&endpoint)?;
+/// let (dst, timeout) = (Some("10.0.0.2:7471".parse()?), Duration::from_secs(2));
+/// let id = driver.create_endpoint(&Endpoint { port_space: PortSpace::Udp, src: None, dst, settings: &[], timeout })?;
 /// assert_eq!(driver.drive().core().state(id), Some(State::RouteResolved));
 /// driver.destroy_endpoint(id, |_device, _id| Ok(()))?; // it has no QP to detach
 /// # Ok::<(), Box<dyn std::error::Error>>(())
