@@ -22,6 +22,43 @@ use crate::wait::{Ready, WaitFor};
 /// Dropping it ends the connection at once, as destroying an id does.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
+///
+/// ```
+/// use cmid_blocking::proto::datapath::{Access, Completion, QpParts, SendWr, prelude::*};
+/// use cmid_blocking::{Connection, Listener, Options};
+/// use std::{thread, time::Duration};
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// # let address = "10.0.0.2:7471".parse()?;
+/// # let mut listener = Listener::bind(host.device(), address)?;
+/// # let server = thread::spawn(move || -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+/// #     let (mut connection, (mut made, mr)) =
+/// #         listener.accept(Duration::from_secs(5))?.accept(&Options::default(), |device, to| {
+/// #             let mut made = device.qp(to).attach()?;
+/// #             let mr = made.pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
+/// #             made.qp.post_recv(1, mr.sge(0..64))?;
+/// #             Ok::<_, cmid_sim::CreateError>((made, mr))
+/// #         })?;
+/// #     let mut some = [Completion::default()];
+/// #     connection.next_completions(&mut made.cq, &mut some, Duration::from_secs(5))?;
+/// #     let mut bytes = vec![0; some[0].byte_len as usize];
+/// #     mr.read(0, &mut bytes)?;
+/// #     connection.wait_closed(Duration::from_secs(5))?;
+/// #     Ok(String::from_utf8(bytes)?)
+/// # });
+///
+/// let options = Options { private_data: b"version 1", timeout: Duration::from_secs(5), ..Options::default() };
+/// let (mut connection, mut made) = Connection::connect(host.device(), address, &options, QpParts::attach)?;
+///
+/// let mr = made.pd.register(b"hello".to_vec(), Access::empty()).map_err(|(_buffer, error)| error)?;
+/// made.qp.post_send(SendWr::send(1, mr.sge(0..5)))?;
+/// let mut some = [Completion::default()];
+/// let polled = connection.next_completions(&mut made.cq, &mut some, Duration::from_secs(5))?;
+/// assert!(polled == 1 && some[0].is_success());
+/// connection.disconnect(Duration::from_secs(5))?;
+/// # assert_eq!(server.join().expect("the server does not panic").map_err(|error| error.to_string())?, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Connection<D: Pollable, O: Observer = ()> {
     driver: Blocking<D, O>,

@@ -29,6 +29,22 @@ const FAULTS_KEPT: usize = 64;
 /// applications may build other interfaces on it.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
+///
+/// An endpoint is an id in synchronous mode: a call returns when its request has ended.
+///
+/// ```
+/// use cmid_blocking::proto::{Limits, PortSpace, State};
+/// use cmid_blocking::{Blocking, Canceller, Endpoint};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// let mut driver = Blocking::new(host.device(), Limits::SINGLE, Canceller::new()?);
+/// let (dst, timeout) = (Some("10.0.0.2:7471".parse()?), Duration::from_secs(2));
+/// let id = driver.create_endpoint(&Endpoint { port_space: PortSpace::Udp, src: None, dst, settings: &[], timeout })?;
+/// assert_eq!(driver.drive().core().state(id), Some(State::RouteResolved));
+/// driver.destroy_endpoint(id, |_device, _id| Ok(()))?; // it has no QP to detach
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Blocking<D: Pollable, O: Observer = ()> {
     drive: Drive<D, Channels, O>,

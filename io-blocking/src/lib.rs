@@ -1,5 +1,12 @@
 //! cmid with an interface like `std::net`.
 //!
+//! ```text
+//!  thread --connect, accept, disconnect--> Connection, Listener
+//!    |                                        Blocking: Drive ( Core: tables, no I/O ) --call--> Device:
+//!    |  <------ the end of the request ------    waits in poll(2)                      <-event--   Verbs,
+//!    +--post, poll: the data path -------------------------------------------------------------->  or a simulated one
+//! ```
+//!
 //! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits in poll(2), with a deadline, and
 //! makes no other blocking call. A [`Canceller`] ends the wait from another thread. Each connection has its own driver
 //! and device; one thread at a time uses it.

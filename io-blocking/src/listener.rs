@@ -23,6 +23,43 @@ use crate::wait::Ready;
 const WAITING: u32 = 1024;
 
 /// Accepts connection requests on an address. Dropping it rejects the requests that are not accepted.
+///
+/// A thread for each client, until another thread stops the listener:
+///
+/// ```
+/// use cmid_blocking::proto::datapath::QpParts;
+/// use cmid_blocking::{Connection, Error, Listener, Options};
+/// use std::{thread, time::Duration};
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let mut listener = Listener::bind(host.device(), "10.0.0.2:0".parse()?)?;
+/// let (address, canceller) = (listener.local_addr()?, listener.canceller());
+/// let server = thread::spawn(move || -> Result<usize, Error> {
+///     let mut clients = Vec::new();
+///     loop {
+///         match listener.accept(Duration::MAX) {
+///             Ok(incoming) => clients.push(thread::spawn(move || {
+///                 let (mut connection, _made) = incoming.accept(&Options::default(), QpParts::attach)?;
+///                 connection.wait_closed(Duration::from_secs(5))
+///             })),
+///             Err(Error::Cancelled { .. }) => break,
+///             Err(error) => return Err(error),
+///         }
+///     }
+///     let served = clients.into_iter().filter_map(|client| client.join().ok());
+///     Ok(served.filter(Result::is_ok).count())
+/// });
+///
+/// for _ in 0..2 {
+///     let (mut connection, _made) =
+///         Connection::connect(host.device(), address, &Options::default(), QpParts::attach)?;
+///     connection.disconnect(Duration::from_secs(5))?;
+/// }
+/// canceller.cancel();
+/// assert_eq!(server.join().expect("the server does not panic")?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener<D: Pollable, O: Observer = ()> {
     driver: Blocking<D, O>,

@@ -32,6 +32,46 @@ pub struct Config {
 /// cmid on its own epoll instance.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
+///
+/// Both sides of a connection on one driver:
+///
+/// ```
+/// use cmid_epoll::proto::datapath::QpParts;
+/// use cmid_epoll::proto::handshake::{Dial, DialTo, Incoming, Serve};
+/// use cmid_epoll::proto::{Acks, ConnParam, PortSpace, Time};
+/// use cmid_epoll::{Config, Epoll};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let mut epoll = Epoll::new(host.device(), Config::default())?;
+/// let channel = epoll.drive().open_channel(Acks::OnDelivery)?;
+/// let listener = epoll.drive().create_id(Some(channel), PortSpace::Tcp)?;
+/// epoll.drive().bind(listener, "10.0.0.2:7471".parse()?)?;
+/// epoll.drive().listen(listener, 8)?;
+///
+/// let deadline = epoll.drive().within(Duration::from_secs(10));
+/// let mut dial = Dial::start(epoll.drive(), Some(channel), &DialTo::new("10.0.0.2:7471".parse()?), deadline)?;
+/// let (mut serve, mut client, mut server) = (None::<Serve<_>>, None, None);
+/// while client.is_none() || server.is_none() {
+///     let Some(event) = epoll.drive().next_event(channel) else {
+///         epoll.wait(None)?; // the deadline of the handshakes ends it
+///         continue;
+///     };
+///     if event.id == dial.id() {
+///         client = dial.handle(epoll.drive(), event, |drive, id| drive.attach_qp(id, QpParts::attach))?;
+///     } else if let Some(serve) = &mut serve {
+///         server = serve.handle(epoll.drive(), event)?;
+///     } else {
+///         let incoming = Incoming::new(epoll.drive(), event).map_err(|event| event.to_string())?;
+///         serve = Some(incoming.accept(epoll.drive(), ConnParam::default(), &[], deadline, |drive, id| {
+///             drive.attach_qp(id, QpParts::attach)
+///         })?);
+///     }
+/// }
+/// assert!(client.is_some_and(|client| epoll.drive().core().state(client.id) == Some(cmid_epoll::proto::State::Connected)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Epoll<D: Pollable, O: Observer = ()> {
     drive: Drive<D, Interest, O>,

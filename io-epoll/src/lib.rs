@@ -1,5 +1,13 @@
 //! cmid on epoll.
 //!
+//! ```text
+//!  application --request--> Epoll: Drive ( Core: tables, no I/O ) --call--> Device: Verbs, or a simulated one
+//!       |      <--event---    |                                   <-event--     ^
+//!       |                     | its channels and its deadline, in one epoll     |
+//!       +--wait, or poll(2) of one descriptor, then turn                        |
+//!       +-------- posts and polls: the data path does not pass through Epoll ---+
+//! ```
+//!
 //! [`Epoll`] has its own epoll instance. Limits and deadlines have a resolution of one nanosecond. Busy polling is
 //! optional. It has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
 //! [`Epoll::wait`] blocks, and only in `epoll_wait`, or in `ppoll` for less than a millisecond.

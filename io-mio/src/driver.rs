@@ -33,6 +33,38 @@ pub struct Config {
 /// the poll and then [`turn`](Mio::turn). Then it takes events of its channels; those that it leaves are reported again.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
+///
+/// ```
+/// use cmid_mio::{Config, Mio};
+/// use cmid_mio::proto::{Acks, CmEvent, Limits, PortSpace};
+/// use mio::{Events, Poll, Token, Waker};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let (mut poll, mut events) = (Poll::new()?, Events::with_capacity(64));
+/// let own = Waker::new(poll.registry(), Token(0))?; // a source of the application
+/// let mut driver = Mio::new(host.device(), poll.registry(), Config { limits: Limits::SINGLE, tokens: 1000..1004 })?;
+/// let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+/// let id = driver.drive().create_id(Some(channel), PortSpace::Tcp)?;
+/// let deadline = driver.drive().within(Duration::from_secs(2));
+/// driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse()?, deadline)?;
+/// own.wake()?;
+///
+/// let (mut is_woken, mut resolved) = (false, None);
+/// while !is_woken || resolved.is_none() {
+///     poll.poll(&mut events, driver.timeout(Some(Duration::from_secs(5))))?;
+///     for event in &events {
+///         if !driver.handle(event) {
+///             is_woken |= event.token() == Token(0);
+///         }
+///     }
+///     let _next = driver.turn();
+///     resolved = resolved.or_else(|| driver.drive().next_event(channel));
+/// }
+/// assert_eq!(resolved.and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Mio<D: Pollable, O: Observer = ()> {
     drive: Drive<D, Tokens, O>,

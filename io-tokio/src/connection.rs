@@ -31,6 +31,42 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 ///
 /// `Send` if the device is, and not `Sync`. It moves between the threads of its runtime; see
 /// [`leave_runtime`](Connection::leave_runtime) for another runtime.
+///
+/// ```
+/// use cmid_tokio::proto::datapath::{Access, Attaching, Completion, CreateError, DataPath, SendWr, prelude::*};
+/// use cmid_tokio::{Connection, Listener, Options};
+/// use std::time::Duration;
+///
+/// /// A QP, its CQ for the connection, and what is sent.
+/// fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<(D::Cq, (D::Qp, D::Mr)), CreateError> {
+///     let mut made = device.qp(to).attach()?;
+///     let mr = made.pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
+///     made.qp.post_recv(1, mr.sge(0..5))?;
+///     Ok((made.cq, (made.qp, mr)))
+/// }
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let address = "10.0.0.2:7471".parse()?;
+/// # let mut listener = Listener::bind(host.device(), address)?;
+/// # let server = tokio::spawn(async move {
+/// #     let (mut connection, _parts) = listener.accept().await?.accept(&Options::default(), attach).await?;
+/// #     let received = connection.next_completions(&mut [Completion::default()]).await?;
+/// #     connection.closed().await.map(|()| received)
+/// # });
+///
+/// let options = Options { timeout: Duration::from_secs(5), ..Options::default() };
+/// let (mut connection, (mut qp, mr)) = Connection::connect(host.device(), address, &options, attach).await?;
+/// qp.post_send(SendWr::send(2, mr.sge(0..5)))?;
+/// let mut some = [Completion::default()];
+/// let polled = tokio::time::timeout(Duration::from_secs(5), connection.next_completions(&mut some)).await??;
+/// assert!(polled == 1 && some[0].is_success());
+/// connection.disconnect(Duration::from_secs(5)).await?;
+/// # assert_eq!(server.await??, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Connection<D: DataPath, O: Observer = ()> {
     port: Port<D, O>,

@@ -3,6 +3,14 @@
 //! [`Listener::bind`] and [`Listener::accept`], [`Connection::connect`], [`Connection::next_completions`],
 //! [`Connection::disconnect`]. Above them [`Channel`] is messages, and [`ByteStream`] bytes. README.md has a whole program.
 //!
+//! ```text
+//!  task --await--> Channel ( messages ), ByteStream ( bytes )
+//!    |                |
+//!    +--await--> Connection, Listener: Drive ( Core: tables, no I/O ) --call--> Device: Verbs,
+//!    |                | their descriptors, in the runtime             <-event--   or a simulated one
+//!    +--post: the data path ---------------------------------------------------->
+//! ```
+//!
 //! # Tasks and runtimes
 //!
 //! There is no task of this crate. Each listener and each connection has a drive of its own, in the value itself, and its

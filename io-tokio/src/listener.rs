@@ -18,6 +18,45 @@ use crate::port::Port;
 const WAITING: u32 = 1024;
 
 /// Accepts connection requests on an address. Dropping it rejects the requests that are not taken.
+///
+/// A task for each client:
+///
+/// ```
+/// use cmid_tokio::proto::datapath::{Attaching, CreateError, DataPath};
+/// use cmid_tokio::{Connection, Listener, Options};
+/// use std::time::Duration;
+///
+/// fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<(D::Cq, D::Qp), CreateError> {
+///     let made = device.qp(to).attach()?;
+///     Ok((made.cq, made.qp))
+/// }
+///
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let mut listener = Listener::bind(host.device(), "10.0.0.2:0".parse()?)?;
+/// let address = listener.local_addr()?;
+/// let server = tokio::spawn(async move {
+///     loop {
+///         let incoming = listener.accept().await?;
+///         tokio::spawn(async move {
+///             let (mut connection, _qp) = incoming.accept(&Options::default(), attach).await?;
+///             connection.closed().await
+///         });
+///     }
+///     # #[allow(unreachable_code)]
+///     # std::io::Result::Ok(())
+/// });
+///
+/// for _ in 0..2 {
+///     let (mut connection, _qp) = Connection::connect(host.device(), address, &Options::default(), attach).await?;
+///     connection.disconnect(Duration::from_secs(5)).await?; // the server's task confirms it
+/// }
+/// server.abort(); // drops the listener
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener<D: Pollable, O: Observer = ()> {
     port: Port<D, O>,

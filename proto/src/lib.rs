@@ -15,6 +15,19 @@
 //!
 //! Two [tables](table) contain the effect of every request and event in every state.
 //!
+//! ```text
+//!  application       request, ack                                  event
+//!      |                  |                                           ^
+//!      v                  v                                           |
+//!  a driver:       +----------------------- Drive ------------------------+
+//!  mio, epoll,     |                +----------------+                    |
+//!  tokio, ...      |  <---- Call -- |      Core      | <-- RawEvent ---   |
+//!  (it waits)      |   |  Outcome-> | no I/O, clock  |               |    |
+//!                  +---v------------+----------------+---------------|----+
+//!                      |                                             |
+//!                 Device: the kernel, librdmacm, or a simulated fabric
+//! ```
+//!
 //! # The contract
 //!
 //! The loop of a driver, for a [`Device`]:

@@ -1,5 +1,12 @@
 //! A simulated RDMA fabric, to test programs that use RDMA connections without an RDMA device.
 //!
+//! ```text
+//!  the program under test: a driver of cmid, Drive ( Core )        the test
+//!           |  Call                  ^  RawEvent                       | links, loss, removals, time
+//!           v                        |                                 v
+//!     SimDevice of a Host  <--->  the kernel's and librdmacm's parts  <--->  Fabric  <--->  other Hosts
+//! ```
+//!
 //! A [`Fabric`] has hosts, a [`Host`] creates devices, and a [`SimDevice`] is a [`Device`](cmid_proto::Device). It
 //! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does. The same call in the same state returns the same errno.
 //! Events have the same order, status, parameters, padded private data and timing. Defects are simulated too: a failing

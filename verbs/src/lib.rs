@@ -1,6 +1,15 @@
 //! The hardware device of cmid: connection management on the kernel's own interface or through librdmacm, and a safe
 //! data path over libibverbs.
 //!
+//! ```text
+//!  a driver of cmid: Drive ( Core )              application
+//!       |  Call       ^  RawEvent                   |  posts, polls
+//!       v             |                             v
+//!     Verbs: /dev/infiniband/rdma_cm,         Pd, Mr, Cq, Qp: libibverbs
+//!            or librdmacm                           |
+//!       +------------- the kernel ------------------+----- the device
+//! ```
+//!
 //! # What it does
 //!
 //! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core requests, and reports the events of

@@ -49,6 +49,35 @@ use wakers::{Half, Wakers};
 ///
 /// [`close`](Channel::close), by both sides. A drop ends the connection at once: the peer's `recv` returns the messages that
 /// have arrived, then `UnexpectedEof`. The first error is final: later calls return it again.
+///
+/// ```
+/// use cmid_tokio::proto::messages::MessagesConfig;
+/// use cmid_tokio::{Channel, Listener, Options};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let address = "10.0.0.2:7471".parse()?;
+/// let mut listener = Listener::bind(host.device(), address)?;
+/// let server = tokio::spawn(async move {
+///     let incoming = listener.accept().await?;
+///     let mut channel = Channel::accept(incoming, MessagesConfig::default(), &Options::default()).await?;
+///     while let Some(message) = channel.recv().await? {
+///         channel.send(&message.to_ascii_uppercase()).await?;
+///     }
+///     channel.close(Duration::from_secs(5)).await
+/// });
+///
+/// let mut channel = Channel::connect(host.device(), address, MessagesConfig::default(), &Options::default()).await?;
+/// channel.send(b"hello").await?;
+/// let answer = channel.recv().await?.ok_or("the server has finished")?;
+/// assert_eq!(&answer[..], b"HELLO");
+/// channel.close(Duration::from_secs(5)).await?;
+/// server.await??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Channel<D: DataPath, O: Observer = ()> {
     qp: D::Qp,
     receives: Pool<D::Piece>,

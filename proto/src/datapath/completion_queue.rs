@@ -7,6 +7,63 @@ use crate::datapath::CqRoom;
 use crate::errno::Errno;
 
 /// A completion queue with a completion channel. One thread at a time polls it.
+///
+/// ```
+/// use cmid_proto::datapath::{Access, Completion, SendWr, WcOpcode, prelude::*};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use cmid_proto::datapath::QpParts;
+/// # use cmid_proto::handshake::{Connected, Dial, DialTo, Incoming, Serve};
+/// # use cmid_proto::{Acks, ConnParam, Drive, Limits, PortSpace, Time};
+/// # use cmid_sim::{Config, Fabric, SimDevice};
+/// # let fabric = Fabric::new(Config::default());
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// # let mut drive = Drive::new(host.device(), Limits::default());
+/// # let channel = drive.open_channel(Acks::OnDelivery)?;
+/// # let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
+/// # drive.bind(listener, "10.0.0.2:7471".parse()?)?;
+/// # drive.listen(listener, 8)?;
+/// # let mut dial = Dial::start(&mut drive, Some(channel), &DialTo::new("10.0.0.2:7471".parse()?), Time::NEVER)?;
+/// # let (mut serve, mut client, mut server) = (None::<Serve<QpParts<SimDevice>>>, None, None);
+/// # while client.is_none() || server.is_none() {
+/// #     drive.readable_all();
+/// #     let _next = drive.run(64);
+/// #     let Some(event) = drive.next_event(channel) else {
+/// #         fabric.advance_to(fabric.next_due().ok_or("nothing is due")?);
+/// #         continue;
+/// #     };
+/// #     if event.id == dial.id() {
+/// #         client = dial.handle(&mut drive, event, |drive, id| drive.qp(id).attach())?;
+/// #     } else if let Some(serve) = &mut serve {
+/// #         server = serve.handle(&mut drive, event)?;
+/// #     } else {
+/// #         let incoming = Incoming::new(&mut drive, event).map_err(|event| event.to_string())?;
+/// #         let accepted =
+/// #             incoming.accept(&mut drive, ConnParam::default(), &[], Time::NEVER, |drive, id| drive.qp(id).attach());
+/// #         serve = Some(accepted?);
+/// #     }
+/// # }
+/// # let Some((Connected { attached: mut here, .. }, Connected { attached: mut there, .. })) = client.zip(server) else {
+/// #     return Err("not connected".into());
+/// # };
+/// # let mr = there.pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_buffer, error)| error)?;
+/// # there.qp.post_recv(7, mr.sge(0..64))?;
+/// // Nothing has completed: the queue is armed, and its descriptor becomes readable with the next completion.
+/// let mut some = [Completion::default(); 16];
+/// assert_eq!(there.cq.poll_or_arm(&mut some)?, 0);
+///
+/// let sent = here.pd.register(b"hello".to_vec(), Access::empty()).map_err(|(_buffer, error)| error)?;
+/// here.qp.post_send(SendWr::send(1, sent.sge(0..5)))?;
+/// fabric.advance_by(std::time::Duration::from_millis(1)); // a program waits for `there.cq.fd()` here
+///
+/// while let polled @ 1.. = there.cq.poll_or_arm(&mut some)? {
+///     for done in &some[..polled] {
+///         assert!(done.is_success(), "{}", done.status);
+///         assert_eq!((done.wr_id, done.opcode, done.byte_len), (7, WcOpcode::RECV, 5));
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias = "ibv_cq")]
 pub trait CompletionQueue: Send {
     /// Takes completions, oldest first, as many as are available and fit, and returns their number (ibv_poll_cq(3)).

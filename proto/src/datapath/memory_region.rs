@@ -24,6 +24,35 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 ///
 /// Peers and the device may write to it at any time, so its bytes are accessed by copies and atomics.
 /// [`MemoryRegion::slice`] borrows it while nothing else can write.
+///
+/// # Example
+///
+/// ```
+/// use cmid_proto::datapath::{Access, prelude::*};
+/// # use cmid_proto::{Acks, Drive, Limits, PortSpace};
+/// # use cmid_sim::{Config, Fabric};
+/// # let fabric = Fabric::new(Config::default());
+/// # let mut drive = Drive::new(fabric.host(&["10.0.0.1".parse()?]).device(), Limits::SINGLE);
+/// # let channel = drive.open_channel(Acks::OnDelivery)?;
+/// # let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+/// # drive.bind(id, "10.0.0.1:7471".parse()?)?;
+/// let pd = drive.device_mut().alloc_pd(id)?; // `id` is bound, or its address is resolved: it has a device
+/// let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+/// let mut mr = pd.register(vec![0; 4096], rights).map_err(|(_buffer, error)| error)?;
+///
+/// mr.write(0, b"hello")?;
+/// let mut bytes = [0; 5];
+/// mr.read(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"hello");
+/// assert_eq!(mr.read(4094, &mut bytes).unwrap_err().to_string(), "EINVAL");
+///
+/// // What a peer needs to write to it. A work request of this side names `mr.sge(0..5)`.
+/// println!("address {:#x}, key {:#x}", mr.addr(), mr.rkey());
+///
+/// let returned = mr.deregister().map_err(|(_mr, error)| error)?;
+/// assert_eq!(returned.buffer.len(), 4096);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "ibv_mr")]
 #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
 pub trait MemoryRegion: Sized + Send + Sync {

@@ -16,6 +16,65 @@ use crate::errno::Errno;
 /// The QP is destroyed when it is detached from its id and the handle is dropped. Each post checks its ranges: each is
 /// inside its MR, the MR is of the PD of the QP, and an MR that the device or its library writes to has
 /// [`Access::LOCAL_WRITE`]. The device checks the rest.
+///
+/// A message, and a write into the memory of the peer:
+///
+/// ```
+/// use cmid_proto::datapath::{Access, Remote, SendWr, prelude::*};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use cmid_proto::datapath::QpParts;
+/// # use cmid_proto::handshake::{Connected, Dial, DialTo, Incoming, Serve};
+/// # use cmid_proto::{Acks, ConnParam, Drive, Limits, PortSpace, Time};
+/// # use cmid_sim::{Config, Fabric, SimDevice};
+/// # let fabric = Fabric::new(Config::default());
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+/// # let mut drive = Drive::new(host.device(), Limits::default());
+/// # let channel = drive.open_channel(Acks::OnDelivery)?;
+/// # let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
+/// # drive.bind(listener, "10.0.0.2:7471".parse()?)?;
+/// # drive.listen(listener, 8)?;
+/// # let mut dial = Dial::start(&mut drive, Some(channel), &DialTo::new("10.0.0.2:7471".parse()?), Time::NEVER)?;
+/// # let (mut serve, mut client, mut server) = (None::<Serve<QpParts<SimDevice>>>, None, None);
+/// # while client.is_none() || server.is_none() {
+/// #     drive.readable_all();
+/// #     let _next = drive.run(64);
+/// #     let Some(event) = drive.next_event(channel) else {
+/// #         fabric.advance_to(fabric.next_due().ok_or("nothing is due")?);
+/// #         continue;
+/// #     };
+/// #     if event.id == dial.id() {
+/// #         client = dial.handle(&mut drive, event, |drive, id| drive.qp(id).attach())?;
+/// #     } else if let Some(serve) = &mut serve {
+/// #         server = serve.handle(&mut drive, event)?;
+/// #     } else {
+/// #         let incoming = Incoming::new(&mut drive, event).map_err(|event| event.to_string())?;
+/// #         let accepted =
+/// #             incoming.accept(&mut drive, ConnParam::default(), &[], Time::NEVER, |drive, id| drive.qp(id).attach());
+/// #         serve = Some(accepted?);
+/// #     }
+/// # }
+/// # let Some((Connected { attached: mut here, .. }, Connected { attached: mut there, .. })) = client.zip(server) else {
+/// #     return Err("not connected".into());
+/// # };
+/// // `here` and `there` are the two ends of a connection, on the simulator.
+/// let mr = here.pd.register(b"hello".to_vec(), Access::empty()).map_err(|(_buffer, error)| error)?;
+/// let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+/// let target = there.pd.register(vec![0; 64], rights).map_err(|(_buffer, error)| error)?;
+/// there.qp.post_recv(1, target.sge(0..32))?;
+///
+/// here.qp.post_send(SendWr::send(2, mr.sge(0..5)).unsignaled())?;
+/// let remote = Remote { addr: target.addr() + 32, rkey: target.rkey() }; // a peer is told these in a message
+/// here.qp.post_send(SendWr::write(3, mr.sge(0..5), remote))?;
+/// fabric.advance_by(std::time::Duration::from_millis(1));
+///
+/// let done = here.cq.poll_one()?.ok_or("not complete")?;
+/// assert!(done.is_success() && done.wr_id == 3); // the send before it is complete too
+/// let mut bytes = [0; 37];
+/// target.read(0, &mut bytes)?;
+/// assert_eq!((&bytes[..5], &bytes[32..]), (&b"hello"[..], &b"hello"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias = "ibv_qp")]
 pub trait QueuePair: Send {
     /// Memory regions.

@@ -41,6 +41,39 @@ const FAULTS_KEPT: usize = 64;
 /// its device call. A later report of the device is delivered as an event.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
+///
+/// The crates `cmid-mio`, `cmid-epoll`, `cmid-blocking` and `cmid-tokio` wait in poll(2) or the like; this program lets
+/// virtual time pass instead:
+///
+/// ```
+/// use cmid_proto::{Acks, CmEvent, Drive, Limits, PortSpace, State};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let mut drive = Drive::new(host.device(), Limits::SINGLE);
+/// let channel = drive.open_channel(Acks::OnDelivery)?;
+/// let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+/// let deadline = drive.within(Duration::from_secs(2));
+/// drive.resolve_addr(id, None, "10.0.0.2:7471".parse()?, deadline)?;
+/// assert_eq!(drive.core().state(id), Some(State::AddrResolving));
+///
+/// let event = loop {
+///     fabric.advance_to(fabric.next_due().ok_or("nothing is due")?); // a driver waits here
+///     drive.set_now(fabric.now());
+///     drive.readable(channel);
+///     let _next = drive.run(64);
+///     if let Some(event) = drive.next_event(channel) {
+///         break event;
+///     }
+/// };
+/// assert_eq!((event.id, event.cm()), (id, Some(CmEvent::AddrResolved)));
+///
+/// // A request that the state does not permit makes no call, and changes nothing.
+/// let refused = drive.establish(id).unwrap_err();
+/// assert_eq!(refused.to_string(), "refused: establish on id0 while address resolved: not in this state");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Drive<D: Device, P: Poller<D> = (), O: Observer = ()> {
     core: Core,

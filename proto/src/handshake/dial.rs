@@ -47,6 +47,39 @@ impl DialTo {
 
 /// The active side of a handshake: resolves the address and the route, attaches a QP, connects. `Q` is the type that
 /// the closure `attach` returns, such as a QP.
+///
+/// Each handshake ends in words, here at a port where nobody listens:
+///
+/// ```
+/// use cmid_proto::datapath::QpParts;
+/// use cmid_proto::handshake::{Dial, DialTo};
+/// use cmid_proto::{Acks, Drive, Limits};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let mut drive = Drive::new(host.device(), Limits::SINGLE);
+/// let channel = drive.open_channel(Acks::OnDelivery)?;
+/// let deadline = drive.within(Duration::from_secs(5));
+/// let mut dial = Dial::start(&mut drive, Some(channel), &DialTo::new("10.0.0.2:7471".parse()?), deadline)?;
+/// let error = loop {
+///     let Some(event) = drive.next_event(channel) else {
+///         fabric.advance_to(fabric.next_due().ok_or("nothing is due")?); // a driver waits here
+///         drive.set_now(fabric.now());
+///         drive.readable_all();
+///         let _next = drive.run(64);
+///         continue;
+///     };
+///     match dial.handle(&mut drive, event, |drive, id| drive.attach_qp(id, QpParts::attach)) {
+///         Ok(None) => {}
+///         Ok(Some(connected)) => panic!("{} is connected", connected.id),
+///         Err(error) => break error,
+///     }
+/// };
+/// assert_eq!(error.to_string(), "connect: id0: REJECTED (reason 8, no listener on this port): ECONNREFUSED");
+/// assert_eq!(drive.core().state(dial.id()), None); // the error has destroyed the id
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "rdma_create_ep")]
 #[derive(Debug)]
 #[must_use = "its id lives until the handshake has ended or is cancelled"]

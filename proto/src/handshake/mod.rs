@@ -12,28 +12,44 @@
 //! - **On a channel**: pass each event of the id to [`Dial::handle`] or [`Serve::handle`].
 //! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
 //!
-//! ```no_run
-//! # use cmid_proto::{Acks, Device, Drive, Error, Observer, Poller, Time};
-//! use cmid_proto::handshake::{Dial, DialTo, HandshakeError};
-//! # fn wait<D: Device, P: Poller<D>, O: Observer>(_: &mut Drive<D, P, O>) {}
-//! # fn connect<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, qp_num: u32) -> Result<(), HandshakeError> {
+//! ```
+//! use cmid_proto::datapath::QpParts;
+//! use cmid_proto::handshake::{Dial, DialTo, Incoming, Serve};
+//! use cmid_proto::{Acks, ConnParam, Drive, Limits, PortSpace};
+//! use std::time::Duration;
+//! # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+//! # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+//!
+//! // Both sides on one driver. Here it is a `Drive` in virtual time, on the simulator.
+//! let mut drive = Drive::new(host.device(), Limits::default());
 //! let channel = drive.open_channel(Acks::OnDelivery)?;
-//! let mut to = DialTo::new("10.0.0.2:7471".parse().expect("an address"));
-//! to.param.qp_num = qp_num; // for an id without a QP
-//! let mut dial = Dial::start(drive, Some(channel), &to, Time::NEVER)?;
-//! let connected = loop {
+//! let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
+//! drive.bind(listener, "10.0.0.2:7471".parse()?)?;
+//! drive.listen(listener, 8)?;
+//!
+//! let deadline = drive.within(Duration::from_secs(10));
+//! let mut dial = Dial::start(&mut drive, Some(channel), &DialTo::new("10.0.0.2:7471".parse()?), deadline)?;
+//! let (mut serve, mut client, mut server) = (None::<Serve<_>>, None, None);
+//! while client.is_none() || server.is_none() {
 //!     let Some(event) = drive.next_event(channel) else {
-//!         wait(drive); // in the driver's or the application's loop
+//!         fabric.advance_to(fabric.next_due().ok_or("nothing is due")?); // in the driver's or the application's loop: a wait
+//!         drive.set_now(fabric.now());
+//!         drive.readable_all();
+//!         let _next = drive.run(64);
 //!         continue;
 //!     };
-//!     // With a QP: |drive, id| drive.attach_qp(id, |device, attaching| device.create_qp(attaching, ..))
-//!     if let Some(connected) = dial.handle(drive, event, |_, _| Ok::<_, Error>(()))? {
-//!         break connected;
+//!     if event.id == dial.id() {
+//!         client = dial.handle(&mut drive, event, |drive, id| drive.attach_qp(id, QpParts::attach))?;
+//!     } else if let Some(serve) = &mut serve {
+//!         server = serve.handle(&mut drive, event)?;
+//!     } else {
+//!         let incoming = Incoming::new(&mut drive, event).map_err(|event| event.to_string())?;
+//!         println!("{} asks", incoming.peer_addr(&drive)?);
+//!         let attach = |drive: &mut Drive<_>, id| drive.attach_qp(id, QpParts::attach);
+//!         serve = Some(incoming.accept(&mut drive, ConnParam::default(), &[], deadline, attach)?);
 //!     }
-//! };
-//! println!("{} is connected", connected.id);
-//! # Ok(())
-//! # }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Handing a request to another reactor

@@ -13,6 +13,52 @@ use crate::state::State;
 
 /// The passive side of a handshake, after [`Incoming::accept`](super::Incoming::accept): waits for the peer's
 /// confirmation.
+///
+/// ```
+/// use cmid_proto::datapath::QpParts;
+/// use cmid_proto::handshake::{Dial, DialTo, Incoming, Serve};
+/// use cmid_proto::{Acks, ConnParam, Drive, Limits, PortSpace};
+/// use cmid_sim::SimDevice;
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let mut drive = Drive::new(host.device(), Limits::default());
+/// let channel = drive.open_channel(Acks::OnDelivery)?;
+/// let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
+/// drive.bind(listener, "10.0.0.2:7471".parse()?)?;
+/// drive.listen(listener, 8)?;
+/// # let clients = drive.open_channel(Acks::OnDelivery)?;
+/// # let deadline = drive.within(Duration::from_secs(5));
+/// # let mut dial = Dial::start(&mut drive, Some(clients), &DialTo::new("10.0.0.2:7471".parse()?), deadline)?;
+///
+/// let mut serve: Option<Serve<QpParts<SimDevice>>> = None;
+/// let connected = loop {
+///     let Some(event) = drive.next_event(channel) else {
+/// #         if let Some(event) = drive.next_event(clients) {
+/// #             let _client = dial.handle(&mut drive, event, |drive, id| drive.attach_qp(id, QpParts::attach))?;
+/// #             continue;
+/// #         }
+///         fabric.advance_to(fabric.next_due().ok_or("nothing is due")?); // a driver waits here
+///         drive.set_now(fabric.now());
+///         drive.readable_all();
+///         let _next = drive.run(64);
+///         continue;
+///     };
+///     if let Some(serve) = &mut serve {
+///         if let Some(connected) = serve.handle(&mut drive, event)? {
+///             break connected;
+///         }
+///     } else {
+///         let incoming = Incoming::new(&mut drive, event).map_err(|event| event.to_string())?;
+///         let deadline = drive.within(Duration::from_secs(5));
+///         let attach = |drive: &mut Drive<SimDevice>, id| drive.attach_qp(id, QpParts::attach);
+///         serve = Some(incoming.accept(&mut drive, ConnParam::default(), &[], deadline, attach)?);
+///     }
+/// };
+/// println!("{} is connected, with {:?}", connected.id, connected.attached);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "rdma_create_ep")]
 #[derive(Debug)]
 #[must_use = "its id lives until the handshake has ended or is cancelled"]

@@ -53,6 +53,31 @@ use due::Due;
 use info::Counters;
 
 /// The state of every id and channel of one event loop. The [crate's first page](crate) describes how to drive it.
+///
+/// ```
+/// use core::time::Duration;
+/// use cmid_proto::{Acks, CmEvent, Core, Flow, Limits, PortSpace, RawEvent, Request, State, Time};
+///
+/// let mut core = Core::new(Limits::SINGLE);
+/// let (channel, begun) = core.open_channel(Acks::OnDelivery)?;
+/// assert!(begun.call().is_some()); // a driver makes this call, and reports its outcome
+/// assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))));
+/// let (id, begun) = core.create_id(Some(channel), PortSpace::Tcp)?;
+/// assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))));
+///
+/// let resolve = Request::ResolveAddr { src: None, dst: "10.0.0.2:7471".parse()? };
+/// let begun = core.begin(Time::ZERO, id, &resolve, Time::ZERO.after(Duration::from_secs(2)))?;
+/// assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))));
+///
+/// // What the device reports moves the id, and is delivered on its channel.
+/// core.handle_event(channel, RawEvent::new(id, CmEvent::AddrResolved))?;
+/// assert_eq!(core.state(id), Some(State::AddrResolved));
+/// let event = core.poll_event(channel).ok_or("no event")?;
+/// assert_eq!((event.id, event.cm()), (id, Some(CmEvent::AddrResolved)));
+///
+/// assert_eq!(core.poll_timeout(), None); // the request has ended, and its deadline with it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Core {
     limits: Limits,

@@ -24,6 +24,37 @@ use crate::fabric::shared::Shared;
 use crate::fabric::world::World;
 
 /// A simulated fabric. Clones refer to the same fabric. It ends with the last clone, host and device.
+///
+/// A client loses its network while it waits, in virtual time:
+///
+/// ```
+/// use cmid_proto::{Acks, Drive, EventKind, Limits, PortSpace, RequestKind};
+/// use cmid_sim::{Config, Fabric};
+/// use std::time::Duration;
+///
+/// let fabric = Fabric::new(Config { seed: 7, latency: Duration::from_millis(1), ..Config::default() });
+/// let [near, far] = [fabric.host(&["10.0.0.1".parse()?]), fabric.host(&["10.0.0.2".parse()?])];
+/// let mut drive = Drive::new(near.device(), Limits::SINGLE);
+/// let channel = drive.open_channel(Acks::OnDelivery)?;
+/// let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+///
+/// far.set_link(false);
+/// let deadline = drive.within(Duration::from_secs(60));
+/// drive.resolve_addr(id, None, "10.0.0.2:7471".parse()?, deadline)?;
+/// let event = loop {
+///     let due = [fabric.next_due(), drive.next_timeout()].into_iter().flatten().min();
+///     fabric.advance_to(due.ok_or("nothing is due")?);
+///     drive.set_now(fabric.now());
+///     drive.readable_all();
+///     let _next = drive.run(64);
+///     if let Some(event) = drive.next_event(channel) {
+///         break event;
+///     }
+/// };
+/// println!("after {:?}: {event}", fabric.now());
+/// assert!(event.into_result().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Fabric {
     owner: Arc<Owner>,

@@ -42,6 +42,16 @@ pub use report::{Difference, Findings, Outcome, Report, Speed};
 mod documents {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/from-librdmacm.md")]
+    struct FromLibrdmacm;
+    #[doc = include_str!("../../../docs/from-sideway-or-ibverbs.md")]
+    struct FromSidewayOrIbverbs;
+    #[doc = include_str!("../../../docs/event-loop.md")]
+    struct EventLoop;
+    #[doc = include_str!("../../../docs/tokio.md")]
+    struct Tokio;
+    #[doc = include_str!("../../../docs/testing.md")]
+    struct Testing;
     #[doc = include_str!("../../../docs/migration.md")]
     struct Migration;
     #[doc = include_str!("../../../docs/memory.md")]
