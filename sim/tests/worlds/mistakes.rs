@@ -70,7 +70,9 @@ fn a_wait_for_completions_only() {
     let failure = find_with(&slow(), 0..1000, |world| numbers_come_back(world, waits)).unwrap();
     assert!(failure.message.contains("not done within 30s: client"), "{failure}");
     assert!(failure.faults.iter().any(|fault| fault.contains("of server")), "{failure}");
-    // README.md shows this test and what it finds.
+    // The README files show this test, and that of this crate what it finds.
+    let top = include_str!("../../../README.md");
+    assert_eq!(function(top, "numbers_come_back"), function(include_str!("mistakes.rs"), "numbers_come_back"));
     let (readme, here) = (include_str!("../../README.md"), include_str!("mistakes.rs"));
     assert_eq!(function(readme, "numbers_come_back"), function(here, "numbers_come_back"));
     assert!(readme.contains(&failure.to_string()), "{failure}");
