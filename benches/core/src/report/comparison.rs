@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::results::{Row, Section, Target};
 
-/// Renders a comparison as Markdown.
+/// Renders a comparison as Markdown, without its targets.
 ///
 /// # Errors
 /// Something was not measured.
@@ -17,8 +17,7 @@ pub fn render(section: &Section) -> Result<String> {
     }
     let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
     if !compared.is_empty() {
-        page += "\n\n| what | unit | cmid | C | ratio (quartiles) | target | |\n";
-        page += "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n";
+        page += "\n\n| what | unit | cmid | C | ratio (quartiles) |\n| --- | --- | ---: | ---: | ---: |\n";
         for row in &compared {
             pair_row(&mut page, row)?;
         }
@@ -46,19 +45,31 @@ pub fn render(section: &Section) -> Result<String> {
 
 fn pair_row(page: &mut String, row: &Row) -> Result<()> {
     let side = |side: usize| quartiles(row.pairs.iter().map(|pair| pair[side]).collect(), &row.what);
+    let [ours, theirs] = [short(side(0)?[1]), short(side(1)?[1])];
+    writeln!(page, "| {} | {} | {ours} | {theirs} | {} |", row.what, row.unit, ratio(row)?.0)?;
+    Ok(())
+}
+
+/// The ratio of cmid's figures to those of the other program, as shown, and its quartiles.
+fn ratio(row: &Row) -> Result<(String, [f64; 3])> {
     let each: Vec<f64> = row.pairs.iter().map(|[ours, theirs]| ours / theirs).collect();
     let ratios = quartiles(each.clone(), &row.what)?;
-    let [target, verdict] = verdict(row, ratios);
-    writeln!(
-        page,
-        "| {} | {} | {} | {} | {} | {target} | {verdict} |",
-        row.what,
-        row.unit,
-        short(side(0)?[1]),
-        short(side(1)?[1]),
-        spread(&each, ratios, |ratio| format!("{ratio:.2}"))
-    )?;
-    Ok(())
+    Ok((spread(&each, ratios, |ratio| format!("{ratio:.2}")), ratios))
+}
+
+/// Renders the rows of comparisons that have a target as Markdown.
+///
+/// # Errors
+/// Something was not measured.
+pub(super) fn targets(sections: &[Section]) -> Result<String> {
+    let mut page = "\n| what | ratio (quartiles) | target | |\n| --- | ---: | ---: | ---: |\n".to_owned();
+    let rows = sections.iter().flat_map(|section| &section.rows);
+    for row in rows.filter(|row| row.target.is_some() && row.figures.is_empty()) {
+        let (shown, ratios) = ratio(row)?;
+        let [target, verdict] = verdict(row, ratios);
+        writeln!(page, "| {} | {shown} | {target} | {verdict} |", row.what)?;
+    }
+    Ok(page)
 }
 
 /// The target in words, and whether it is met. It is met or missed if all three quartiles are on the same side of it;
@@ -167,14 +178,17 @@ mod tests {
     }
 
     #[test]
-    fn a_section_renders_both_tables() {
+    fn a_section_renders_both_tables_and_its_targets() {
         let text = r#"{"title": "T", "about": "How.", "kernel": "6.12", "rows": [
             {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false,
              "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
             {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
-        let page = render(&serde_json::from_str(text).unwrap()).unwrap();
-        assert!(page.contains("| a | µs | 2 | 2 | 1.00 (0.75–1.50) | ≤ 1.02 | not shown |"), "{page}");
+        let section: Section = serde_json::from_str(text).unwrap();
+        let page = render(&section).unwrap();
+        assert!(page.contains("| a | µs | 2 | 2 | 1.00 (0.75–1.50) |\n"), "{page}");
         assert!(page.contains("| b | n | 0 |"), "{page}");
         assert!(page.contains("- *a*: why"), "{page}");
+        let page = targets(&[section]).unwrap();
+        assert!(page.contains("| a | 1.00 (0.75–1.50) | ≤ 1.02 | not shown |\n") && !page.contains("| b |"), "{page}");
     }
 }

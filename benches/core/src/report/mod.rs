@@ -1,4 +1,4 @@
-//! Renders docs/generated/performance.md and its plots, from the [results](crate::results) only.
+//! Renders docs/generated/performance.md with its plots, and docs/generated/targets.md, from the [results](crate::results) only.
 
 mod comparison;
 mod core_tables;
@@ -19,9 +19,16 @@ pub type Files = BTreeMap<String, String>;
 const HEAD: &str = "\
 # Performance
 
-Rendered by `cargo xtask bench` from what was measured (`benches/results/`); do not edit. Exact figures (instructions, allocations, bytes) are compared with
-their limits on every run of CI; what depends on a machine is shown, never asserted. A target is the project's aim, a limit is what has been reached. If the
-quartiles lie on both sides of a target, it is \"not shown\". Where the instructions of a row are executed: `shares` in the files of results.
+What cmid costs beside C and other crates. Rendered by `cargo xtask bench` from what was measured (`benches/results/`); do not edit. What depends on a machine
+is shown, never asserted. The project's aims, and the core by itself: [targets](targets.md).
+";
+
+const TARGETS: &str = "\
+# Targets
+
+The figures of [performance](performance.md) that have a target, and the core by itself. Rendered like that page. Exact figures (instructions, allocations,
+bytes) are compared with their limits on every run of CI. A target is the project's aim, a limit is what has been reached. If the quartiles lie on both sides of a
+target, it is \"not shown\". Where the instructions of a row are executed: `shares` in the files of results.
 ";
 
 /// Renders all files of the report.
@@ -37,10 +44,11 @@ pub fn render(results: &Results) -> Result<Files> {
             files.insert(format!("performance/{}", plot.file), plots::draw(plot)?);
         }
     }
-    page += &core_tables::render(&results.core)?;
+    files.insert("performance.md".to_owned(), page);
+    let targets = [TARGETS, &comparison::targets(&results.sections)?, &core_tables::render(&results.core)?];
+    files.insert("targets.md".to_owned(), targets.concat());
     for plot in plots::of_core(&results.core)? {
         files.insert(format!("performance/{}", plot.file), plots::draw(&plot)?);
     }
-    files.insert("performance.md".to_owned(), page);
     Ok(files)
 }
