@@ -152,7 +152,7 @@ async fn bytes_arrive_whole_whatever_the_pieces_of_writes_and_reads() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_sent_is_refused_and_nothing_has_changed() {
     let [mut client, mut server] = channels(&World::paused()).await;
-    let error = ends(client.send(&[0; 49])).await.unwrap_err();
+    let error = client.start_send_unpin([0; 49]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&NotSent::TooLong { len: 49, max: 48 }));
     for number in 0..CREDITS {
@@ -220,4 +220,39 @@ async fn a_peer_that_is_no_channel_is_an_error_of_both_sides() {
     assert_eq!(accepted.unwrap_err().kind(), ErrorKind::InvalidData);
     let (mut client, _port) = client.unwrap();
     ends(client.closed()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_messages_arrive_in_order_with_the_others() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    let lens = [20, 100_000, 48, 49, 1 << 20, 0];
+    let message = |number: usize| vec![number as u8; lens[number % lens.len()]];
+    let echo = tokio::spawn(async move {
+        while let Some(message) = server.recv().await.unwrap() {
+            server.send(&message).await.unwrap();
+        }
+        server.close(LIMIT).await.unwrap();
+    });
+    for number in 0..18 {
+        client.send(&message(number)).await.unwrap();
+        if let Some(earlier) = number.checked_sub(1) {
+            assert_eq!(next(&mut client).await, message(earlier));
+        }
+    }
+    assert_eq!(next(&mut client).await, message(17));
+    ends(client.close(LIMIT)).await.unwrap();
+    ends(echo).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_larger_than_the_peer_takes_ends_its_channel() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    server.set_large_max(1000);
+    client.send(&[7; 1000]).await.unwrap();
+    assert_eq!(next(&mut server).await, [7; 1000]);
+    let (taken, refused) = tokio::join!(client.send(&[7; 1001]), ends(server.recv()));
+    assert!(taken.is_ok());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidData);
+    drop(server);
+    assert_eq!(ends(client.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }

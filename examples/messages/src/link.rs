@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, WcOpcode};
 use cmid_proto::messages::{HEADER, Messages, MessagesConfig, Received};
@@ -93,7 +93,9 @@ impl<D: DataPath> Link<D> {
                 }
                 // The client closes when all is answered.
                 Received::Goodbye => messages.close(now.after(CONFIG.silence)),
-                Received::Control => {}
+                // Nothing is offered here.
+                Received::Control | Received::Taken => {}
+                Received::Offer { .. } => bail!("a message is offered that is longer than a packet"),
             }
         }
         messages.handle_timeout(now)?;

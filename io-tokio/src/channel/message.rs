@@ -9,7 +9,8 @@ use cmid_proto::datapath::{Block, Piece};
 
 use super::wakers::Wakers;
 
-/// A received message, in the registered memory that the device has written it to. It derefs to its bytes.
+/// A received message, in the registered memory that the device has written it to, a large one in its own. It derefs to its
+/// bytes.
 ///
 /// Its drop lets the peer send another message: a program that keeps [`window`] messages receives no more. It may be
 /// dropped on another thread, and after its channel.
@@ -19,12 +20,18 @@ pub struct Message<P: Piece> {
     /// `None` only in `drop`.
     block: Option<Block<P>>,
     range: Range<usize>,
+    /// The bytes of a large message; the block is that of its offer.
+    large: Option<Vec<u8>>,
     wakers: Arc<Wakers>,
 }
 
 impl<P: Piece> Message<P> {
     pub(super) fn new(block: Block<P>, range: Range<usize>, wakers: Arc<Wakers>) -> Self {
-        Message { block: Some(block), range, wakers }
+        Message { block: Some(block), range, large: None, wakers }
+    }
+
+    pub(super) fn large(block: Block<P>, bytes: Vec<u8>, wakers: Arc<Wakers>) -> Self {
+        Message { block: Some(block), range: 0..bytes.len(), large: Some(bytes), wakers }
     }
 
     /// Removes bytes at the beginning.
@@ -37,7 +44,8 @@ impl<P: Piece> Deref for Message<P> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.block.as_ref().and_then(|block| block.get(self.range.clone())).unwrap_or_default()
+        let bytes = self.large.as_deref().or(self.block.as_deref());
+        bytes.and_then(|bytes| bytes.get(self.range.clone())).unwrap_or_default()
     }
 }
 

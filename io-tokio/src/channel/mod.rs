@@ -1,6 +1,7 @@
 //! Messages over a connection.
 
 mod bytes;
+mod large;
 mod message;
 mod open;
 mod traits;
@@ -15,14 +16,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use cmid_proto::datapath::{DataPath, Pool};
-use cmid_proto::messages::{Messages, Stage};
+use cmid_proto::datapath::{Block, DataPath, Piece, Pool, Remote};
+use cmid_proto::messages::{HEADER, Messages, OFFER, Stage};
 use cmid_proto::{Observer, Time};
 use tokio::task::consume_budget;
 use tokio::time::{Sleep, timeout};
 
 use crate::connection::Connection;
 pub use bytes::ByteStream;
+use large::Reading;
 pub use message::Message;
 use wakers::{Half, Wakers};
 
@@ -30,11 +32,13 @@ use wakers::{Half, Wakers};
 /// channel. The protocol is that of [`cmid_proto::messages`].
 ///
 /// [`send`](Channel::send) and [`recv`](Channel::recv); as `futures` have it a `Stream` of [`Message`]s and a `Sink` of
-/// bytes; as bytes for what runs on TCP, a [`ByteStream`]. Each message fits into one receive of the peer, see
-/// [`message_max`](Channel::message_max).
+/// bytes; as bytes for what runs on TCP, a [`ByteStream`]. A message that does not fit into one receive of the peer
+/// ([`message_max`](Channel::message_max)) is read by the peer by RDMA, one at a time, if
+/// [`ConnParam`](cmid_proto::ConnParam) permits reads.
 ///
 /// Its memory moves into the work requests, so that a device never writes to what a future has borrowed, and a future may
-/// be dropped at any point. A message is copied once on the sending side and not on the receiving one.
+/// be dropped at any point. A message is copied once on the sending side and not on the receiving one; a large one also
+/// there, and in memory that is registered for it.
 ///
 /// # Who makes its turns
 ///
@@ -86,7 +90,12 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     message_max: usize,
     keep_alive: Duration,
     /// Messages that nobody has taken: at most as many as there are receives.
-    arrived: VecDeque<Message<D::Piece>>,
+    arrived: VecDeque<Arrived<D::Piece>>,
+    /// The first one of them, if it is offered.
+    reading: Option<Reading<D::Mr>>,
+    /// A message that the peer has not taken.
+    offered: Option<D::Mr>,
+    large_max: usize,
     /// A message of the sink whose credit was taken by a packet without a message.
     queued: Option<Vec<u8>>,
     peer_has_finished: bool,
@@ -100,6 +109,14 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     /// Of the descriptors and the timer: it wakes all of `wakers`.
     waker: Waker,
     connection: Connection<D, O>,
+    /// Dropped last.
+    pd: D::Pd,
+}
+
+/// A message that has arrived, or that the peer has offered, with the receive of the offer.
+enum Arrived<P: Piece> {
+    Message(Message<P>),
+    Offer { at: Remote, len: u64, block: Block<P> },
 }
 
 /// The number of a work request: whose block it has.
@@ -108,17 +125,24 @@ enum Work {
     Receive,
     Control,
     Message,
+    Read,
 }
 
 /// Nothing in it is pinned but the timer, which has a box of its own.
 impl<D: DataPath, O: Observer> Unpin for Channel<D, O> {}
 
 impl<D: DataPath, O: Observer> Channel<D, O> {
-    /// Returns the length of the longest message that can be sent, in bytes: the smaller one of both sides'
-    /// [`packet`](cmid_proto::messages::MessagesConfig::packet), without the header.
+    /// Returns the length of the longest message that fits into a packet, in bytes: the smaller one of both sides'
+    /// [`packet`](cmid_proto::messages::MessagesConfig::packet), without the header. It is the longest one of the sink.
     #[must_use]
     pub fn message_max(&self) -> usize {
         self.message_max
+    }
+
+    /// Sets the length of the longest message that this side takes, in bytes; a megabyte without it. A longer one of the peer
+    /// ends the channel. So much memory is registered while a large message is received.
+    pub fn set_large_max(&mut self, large_max: usize) {
+        self.large_max = large_max;
     }
 
     /// Returns the connection, for its addresses and parameters. Do not take completions from it.
@@ -132,20 +156,26 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         self.timer = None;
     }
 
-    /// Sends a message. Waits until the peer has a receive for it, and not until it has arrived.
+    /// Sends a message of any length that the peer takes. Waits until the peer has a receive for it, and a large one until the
+    /// large one before is taken; not until it has arrived.
     ///
     /// # Errors
-    /// `InvalidInput` for a message longer than [`message_max`](Channel::message_max); `BrokenPipe` after
-    /// [`finish`](Channel::finish); else what has ended the channel, as for [`recv`](Channel::recv).
+    /// `InvalidInput` for a message longer than [`message_max`](Channel::message_max), if a packet has no room for an offer
+    /// of one; `BrokenPipe` after [`finish`](Channel::finish); what the registration of a large one says; else what has ended the channel, as for [`recv`](Channel::recv).
     ///
     /// # Cancel safety
     /// A future that is dropped before it was ready has sent nothing. The peer never sees a part of a message.
     pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         poll_fn(|context| {
-            if message.len() <= self.message_max {
+            let is_large = message.len() > self.message_max && self.message_max >= OFFER - HEADER;
+            if is_large || message.len() <= self.message_max {
                 ready!(self.poll_room(context))?;
             }
-            Poll::Ready(self.send_now(&[message]))
+            match self.offered.is_some() {
+                true if is_large && !self.has_finished() => Poll::Pending,
+                false if is_large && !self.has_finished() => Poll::Ready(self.offer(message)),
+                _ => Poll::Ready(self.send_now(&[message])),
+            }
         })
         .await
     }
@@ -195,13 +225,24 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
 
     fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Message<D::Piece>>>> {
         ready!(self.begin(Half::Receive, context));
-        if let Some(message) = self.arrived.pop_front() {
+        if let Some(message) = self.pop_message() {
             return Poll::Ready(Ok(Some(message)));
         } else if self.peer_has_finished {
             return Poll::Ready(Ok(None));
         }
         self.intact()?;
         Poll::Pending
+    }
+
+    /// Takes the next message, if it is here.
+    fn pop_message(&mut self) -> Option<Message<D::Piece>> {
+        match self.arrived.pop_front()? {
+            Arrived::Message(message) => Some(message),
+            offer @ Arrived::Offer { .. } => {
+                self.arrived.push_front(offer);
+                None
+            }
+        }
     }
 
     /// Ready if a message can be sent.

@@ -15,9 +15,13 @@ use crate::clock;
 use crate::connection::Connection;
 use crate::listener::Incoming;
 
+/// The default of [`Channel::set_large_max`].
+const LARGE_MAX: usize = 1 << 20;
+
 /// The QP of a channel and its memory.
 struct Attached<D: DataPath> {
     qp: D::Qp,
+    pd: D::Pd,
     receives: Pool<D::Piece>,
     sends: Pool<D::Piece>,
 }
@@ -81,7 +85,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
 
     fn of(connection: Connection<D, O>, attached: Attached<D>, config: MessagesConfig) -> io::Result<Self> {
         let messages = Messages::new(config, connection.private_data(), clock::now()).map_err(invalid)?;
-        let Attached { qp, receives, sends } = attached;
+        let Attached { qp, pd, receives, sends } = attached;
         let wakers = Arc::default();
         Ok(Channel {
             qp,
@@ -91,6 +95,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             messages,
             keep_alive: config.keep_alive,
             arrived: Default::default(),
+            reading: None,
+            offered: None,
+            large_max: LARGE_MAX,
             queued: None,
             peer_has_finished: false,
             is_lost: false,
@@ -100,6 +107,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             waker: Waker::from(Arc::clone(&wakers)),
             wakers,
             connection,
+            pd,
         })
     }
 
@@ -121,15 +129,16 @@ fn attach<D: DataPath>(
     config: MessagesConfig,
 ) -> Result<(D::Cq, Attached<D>), CreateError> {
     let (window, packet) = (u32::from(config.window), config.packet as usize);
-    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 2 * window)?);
+    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 2 * window + 1)?);
     let len = packet.checked_mul(window as usize).ok_or(Errno::EINVAL)?;
     let [receives, sends] =
         [pd.pool(vec![0; len], packet, Access::LOCAL_WRITE), pd.pool(vec![0; len], packet, Access::empty())];
     let (receives, sends) = (receives?, sends?);
-    let caps = Caps { max_send_wr: window, max_recv_wr: window, ..Caps::default() };
+    // One more for the read of a large message.
+    let caps = Caps { max_send_wr: window + 1, max_recv_wr: window, ..Caps::default() };
     let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
     while let Some(block) = receives.take() {
         qp.post_recv_blocks(Work::Receive as u64, block).map_err(|unposted| unposted.error)?;
     }
-    Ok((cq, Attached { qp, receives, sends }))
+    Ok((cq, Attached { qp, pd, receives, sends }))
 }

@@ -11,7 +11,7 @@ use cmid_proto::{Errno, Observer, Time};
 use tokio::time::sleep_until;
 
 use super::wakers::Half;
-use super::{Channel, Message, Work, invalid};
+use super::{Arrived, Channel, Message, Work, invalid};
 use crate::clock;
 
 /// Completions that are polled at a time.
@@ -47,6 +47,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
                     self.completed(completion)?;
                 }
             }
+            self.read_next()?;
             self.post_receives()?;
             let now = clock::now();
             self.messages.handle_timeout(now).map_err(failed)?;
@@ -65,7 +66,12 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             WcStatus::SUCCESS if completion.wr_id == Work::Receive as u64 => {
                 self.received(block.ok_or(Errno::EIO)?, completion.byte_len as usize)
             }
-            WcStatus::SUCCESS => Ok(()),
+            WcStatus::SUCCESS => {
+                if completion.wr_id == Work::Read as u64 {
+                    self.has_read();
+                }
+                Ok(())
+            }
             status => {
                 self.is_lost |= completion.wr_id == Work::Message as u64;
                 // After the end of the connection, which is reported.
@@ -78,9 +84,15 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         let packet = block.get(..len).ok_or(Errno::EIO)?;
         match self.messages.receive(packet, clock::now()).map_err(failed)? {
             Received::Message(_) => {
-                self.arrived.push_back(Message::new(block, HEADER..len, Arc::clone(&self.wakers)));
+                let message = Message::new(block, HEADER..len, Arc::clone(&self.wakers));
+                self.arrived.push_back(Arrived::Message(message));
                 return Ok(());
             }
+            Received::Offer { at, len } => {
+                self.arrived.push_back(Arrived::Offer { at, len, block });
+                return Ok(());
+            }
+            Received::Taken => self.taken(),
             Received::Control => {}
             Received::Goodbye => self.peer_has_finished = true,
         }
@@ -142,7 +154,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     }
 
     /// Posts a packet.
-    fn post_send(
+    pub(super) fn post_send(
         &mut self,
         work: Work,
         mut block: Block<D::Piece>,
@@ -184,7 +196,7 @@ fn failed(error: MessagesError) -> io::Error {
     if is_silent { io::Error::new(io::ErrorKind::TimedOut, error) } else { invalid(error) }
 }
 
-fn not_sent(error: NotSent) -> io::Error {
+pub(super) fn not_sent(error: NotSent) -> io::Error {
     let kind = match error {
         NotSent::Closed => io::ErrorKind::BrokenPipe,
         NotSent::NoCredit => io::ErrorKind::WouldBlock,

@@ -97,9 +97,10 @@ impl Credits {
         Ok(())
     }
 
-    /// The receive of a packet without a message is posted again.
-    pub(super) fn control_posted(&mut self) {
+    /// The receive of a packet without a message is posted again. The peer waits for that of one that answers an offer.
+    pub(super) fn control_posted(&mut self, is_answer: bool) {
         self.free += 1;
+        self.has_news |= is_answer;
     }
 
     /// The program has a message, and its receive.

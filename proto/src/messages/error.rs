@@ -20,7 +20,7 @@ pub enum MessagesError {
     /// Bytes that must be zero are not.
     #[error("bytes 2 and 3 of a header are {0:#06x}, not zero")]
     Reserved(u16),
-    /// The length in a header is not that of the packet, or a control packet has content.
+    /// The length in a header is not that of the packet or of its kind.
     #[error("a header says {header} bytes, and {received} follow it, or none may")]
     Length {
         /// The length in the header.
@@ -49,6 +49,9 @@ pub enum MessagesError {
         /// The number of its receives.
         window: u16,
     },
+    /// The peer has taken more messages than were offered.
+    #[error("the peer has taken a message that was not offered")]
+    NotOffered,
     /// The peer has sent a message or a goodbye after its goodbye.
     #[error("the peer has sent after its goodbye")]
     AfterGoodbye,

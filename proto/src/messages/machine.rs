@@ -2,9 +2,10 @@
 
 use super::credits::Credits;
 use super::error::{MessagesError, NotSent};
-use super::header::{HEADER, Header, Kind};
+use super::header::{HEADER, Header, Kind, OFFER, decode_offer, encode_offer};
 use super::hello::{HelloError, MessagesConfig};
 use super::rules::{Cell, Input, MESSAGES, Stage};
+use crate::datapath::Remote;
 use crate::time::Time;
 
 /// What has arrived.
@@ -12,6 +13,17 @@ use crate::time::Time;
 pub enum Received<'a> {
     /// A message. Post its receive again when its bytes are no longer needed, then call [`Messages::posted`].
     Message(&'a [u8]),
+    /// A message in the memory of the peer, in the order of the messages. Read it by RDMA, then call [`Messages::take`]. Its
+    /// receive is as that of a message: held back until then, it limits the offers that wait.
+    Offer {
+        /// Where it is.
+        at: Remote,
+        /// Its bytes, as the peer says. There may be more than this side wants to take.
+        len: u64,
+    },
+    /// The peer has read the oldest message that this side has offered, whose memory may be used again. As
+    /// [`Received::Control`].
+    Taken,
     /// Credits, or a sign of life. Post its receive again before the next call of this machine, which counts it already.
     Control,
     /// The last packet with an effect: the peer sends no more messages. As [`Received::Control`]. Answer with
@@ -28,6 +40,11 @@ pub struct Messages {
     message_max: usize,
     stage: Stage,
     credits: Credits,
+    /// Messages that are offered to the peer, and that it has not taken.
+    offered: u32,
+    /// Messages that the peer has offered, and those that are read, which it does not know.
+    waiting: u32,
+    read: u32,
     last_sent: Time,
     last_received: Time,
     /// The deadline of the close.
@@ -48,6 +65,9 @@ impl Messages {
             message_max: peer.packet as usize - HEADER,
             stage: Stage::Open,
             credits: Credits::new(config.window, peer.window),
+            offered: 0,
+            waiting: 0,
+            read: 0,
             last_sent: now,
             last_received: now,
             deadline: Time::NEVER,
@@ -79,6 +99,36 @@ impl Messages {
     /// # Errors
     /// [`NotSent`]. Nothing has changed.
     pub fn send(&mut self, len: usize, now: Time) -> Result<[u8; HEADER], NotSent> {
+        self.permit(Kind::Message, len, now)
+    }
+
+    /// Offers a message of any length: returns a packet to send, as [`send`](Messages::send) does. The bytes are in memory that
+    /// the peer may read, and stay as they are until [`Received::Taken`]. Takes a credit, as a message does.
+    ///
+    /// # Errors
+    /// [`NotSent`]; [`NotSent::TooLong`] if the receives of the peer have no room for an offer. Nothing has changed.
+    pub fn offer(&mut self, len: u64, at: Remote, now: Time) -> Result<[u8; OFFER], NotSent> {
+        let header = self.permit(Kind::Offer, OFFER - HEADER, now)?;
+        self.offered = self.offered.saturating_add(1);
+        Ok(encode_offer(header, at, len))
+    }
+
+    /// Returns the number of offered messages that the peer has not taken.
+    #[must_use]
+    pub fn offered(&self) -> u32 {
+        self.offered
+    }
+
+    /// The oldest message that the peer has offered is read, or is not wanted. [`poll_control`](Messages::poll_control) tells
+    /// it. More than there are is ignored.
+    pub fn take(&mut self) {
+        if let Some(waiting) = self.waiting.checked_sub(1) {
+            self.waiting = waiting;
+            self.read += 1;
+        }
+    }
+
+    fn permit(&mut self, kind: Kind, len: usize, now: Time) -> Result<[u8; HEADER], NotSent> {
         let Cell::Go(stage) = self.cell(Input::Send) else { return Err(NotSent::Closed) };
         let max = self.message_max;
         let (true, Ok(len)) = (len <= max, u32::try_from(len)) else { return Err(NotSent::TooLong { len, max }) };
@@ -86,17 +136,21 @@ impl Messages {
             return Err(NotSent::NoCredit);
         }
         self.stage = stage;
-        Ok(self.header(Kind::Message, len, now))
+        Ok(self.header(kind, len, now))
     }
 
-    /// Returns the next packet without a message, which is to be sent now: credits for the peer, a sign of life, the
-    /// goodbye. Call it until it returns `None`, after each other call and at [`timeout`](Messages::timeout).
+    /// Returns the next packet without a message, which is to be sent now: the answer to an offer, credits for the peer, a sign
+    /// of life, the goodbye. Call it until it returns `None`, after each other call and at [`timeout`](Messages::timeout).
     #[must_use = "a header that is not posted ends the connection"]
     pub fn poll_control(&mut self, now: Time) -> Option<[u8; HEADER]> {
         if matches!(self.stage, Stage::Over | Stage::Failed) || !self.credits.for_control() {
             return None;
         }
-        if let Cell::Go(stage) = self.cell(Input::SendGoodbye) {
+        if let Some(read) = self.read.checked_sub(1) {
+            self.read = read;
+            return Some(self.header(Kind::Taken, 0, now));
+        }
+        if let (Cell::Go(stage), 0) = (self.cell(Input::SendGoodbye), self.offered) {
             self.stage = stage;
             return Some(self.header(Kind::Goodbye, 0, now));
         }
@@ -111,7 +165,7 @@ impl Messages {
     /// error.
     pub fn receive<'a>(&mut self, packet: &'a [u8], now: Time) -> Result<Received<'a>, MessagesError> {
         self.intact()?;
-        match self.take(packet) {
+        match self.accept(packet) {
             Ok(received) => {
                 self.last_received = now;
                 Ok(received)
@@ -120,22 +174,31 @@ impl Messages {
         }
     }
 
-    fn take<'a>(&mut self, packet: &'a [u8]) -> Result<Received<'a>, MessagesError> {
+    fn accept<'a>(&mut self, packet: &'a [u8]) -> Result<Received<'a>, MessagesError> {
         let (Header { kind, number, granted, len: _ }, message) = Header::decode(packet)?;
         let input = match kind {
-            Kind::Message => Input::Message,
-            Kind::Control => Input::Control,
+            Kind::Message | Kind::Offer => Input::Message,
+            Kind::Control | Kind::Taken => Input::Control,
             Kind::Goodbye => Input::Goodbye,
         };
         let Cell::Go(stage) = self.cell(input) else { return Err(MessagesError::AfterGoodbye) };
+        let offered = self.offered.checked_sub(u32::from(kind == Kind::Taken)).ok_or(MessagesError::NotOffered)?;
         self.credits.receive(number, granted)?;
-        self.stage = stage;
-        if kind == Kind::Message {
-            self.credits.hold();
-            return Ok(Received::Message(message));
+        (self.stage, self.offered) = (stage, offered);
+        match kind {
+            Kind::Message | Kind::Offer => self.credits.hold(),
+            Kind::Control | Kind::Goodbye | Kind::Taken => self.credits.control_posted(kind == Kind::Taken),
         }
-        self.credits.control_posted();
-        Ok(if kind == Kind::Goodbye { Received::Goodbye } else { Received::Control })
+        Ok(match (kind, decode_offer(message)) {
+            (Kind::Offer, Some((at, len))) => {
+                self.waiting = self.waiting.saturating_add(1);
+                Received::Offer { at, len }
+            }
+            (Kind::Message | Kind::Offer, _) => Received::Message(message),
+            (Kind::Control, _) => Received::Control,
+            (Kind::Goodbye, _) => Received::Goodbye,
+            (Kind::Taken, _) => Received::Taken,
+        })
     }
 
     /// The receives of this many messages are posted again, in any order. More than there are messages is ignored.
@@ -143,7 +206,8 @@ impl Messages {
         self.credits.posted(count);
     }
 
-    /// Sends no more messages. [`poll_control`](Messages::poll_control) returns the goodbye. Messages of the peer still
+    /// Sends no more messages. [`poll_control`](Messages::poll_control) returns the goodbye, when all that was offered is taken.
+    /// Messages of the peer still
     /// arrive, until its goodbye; if that is not there by `deadline`, the connection has failed. Does nothing the second
     /// time.
     pub fn close(&mut self, deadline: Time) {

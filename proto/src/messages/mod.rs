@@ -5,8 +5,10 @@
 //! and both sides end with a goodbye. Whatever the peer sends, the answer is a message or an [error](MessagesError) that
 //! names the cause.
 //!
-//! Each message fits into one receive of the peer: [`Messages::message_max`]. Larger ones are up to the application, for
-//! example by an RDMA read of memory that a message names; this version has no rendezvous.
+//! Each message fits into one receive of the peer: [`Messages::message_max`]. A larger one is offered
+//! ([`Messages::offer`]): the packet names memory that the peer may read, such as a block under a window
+//! ([`post_bind_block`](crate::datapath::QueuePair::post_bind_block)). The peer reads it by RDMA into memory of its own, and says
+//! that it is taken.
 //!
 //! # How to use it
 //!
@@ -19,7 +21,8 @@
 //!    [`Messages::posted`]. A program that does not want more messages holds these receives back.
 //! 5. After each step, and at [`Messages::timeout`] after [`Messages::handle_timeout`]: send what
 //!    [`Messages::poll_control`] returns, in a request of its own, until it returns `None`.
-//! 6. To end: [`Messages::close`]. When [`Messages::is_over`], disconnect after the last send has completed.
+//! 6. For [`Received::Offer`]: post an RDMA read. When it has completed, [`Messages::take`].
+//! 7. To end: [`Messages::close`]. When [`Messages::is_over`], disconnect after the last send has completed.
 //!
 //! An event of the connection manager that ends the connection, and a failed completion, end it as well.
 //!
@@ -40,7 +43,7 @@
 //!
 //! # The protocol
 //!
-//! A packet is a header and, in one of kind 1, a message. The header has a version, the number of the packet, and the number of
+//! A packet is a header and, in one of kind 1, a message, in one of kind 4, the place of one. The header has a version, the number of the packet, and the number of
 //! packets that its sender permits. A side has as many credits as the peer has receives of which it knows. Why the two
 //! never wait for each other: `proto/src/messages/credits.rs`; the states: [`rules::MESSAGES`], rendered in
 //! `docs/generated/messages.md`.
@@ -53,7 +56,7 @@ mod machine;
 pub mod rules;
 
 pub use error::{MessagesError, NotSent};
-pub use header::HEADER;
+pub use header::{HEADER, OFFER};
 pub use hello::{HELLO, HelloError, MessagesConfig, WINDOW_MIN};
 pub use machine::{Messages, Received};
 pub use rules::Stage;

@@ -24,7 +24,11 @@ fn each_wrong_packet_has_its_error() {
         (with(&[(0, 0)]), MessagesError::Version(0)),
         (with(&[(0, 2)]), MessagesError::Version(2)),
         (with(&[(1, 0)]), MessagesError::Kind(0)),
-        (with(&[(1, 4)]), MessagesError::Kind(4)),
+        (with(&[(1, 6)]), MessagesError::Kind(6)),
+        // An offer has 20 bytes, and an answer none; and nothing was offered.
+        (with(&[(1, 4)]), MessagesError::Length { header: 3, received: 3 }),
+        (with(&[(1, 5)]), MessagesError::Length { header: 3, received: 3 }),
+        (vec![1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8], MessagesError::NotOffered),
         (with(&[(3, 1)]), MessagesError::Reserved(1)),
         (with(&[(7, 4)]), MessagesError::Length { header: 4, received: 3 }),
         (with(&[(4, 255)]), MessagesError::Length { header: 0xff00_0003, received: 3 }),

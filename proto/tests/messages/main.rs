@@ -5,6 +5,7 @@ mod credits;
 mod ends;
 mod hello;
 mod hostile;
+mod offers;
 mod table;
 
 use std::time::Duration;

@@ -111,6 +111,35 @@ fn all_messages_arrive_in_order_and_both_sides_say_goodbye() {
     }
 }
 
+#[test]
+fn messages_that_no_receive_has_room_for_are_read_in_order_with_the_others_and_their_memory_is_free_again() {
+    let mut world = World::new([CONFIG; 2]);
+    let sent: Vec<_> = (0..60).map(|number: usize| vec![number as u8; [20, 100_000, 300, 0][number % 4]]).collect();
+    // Those that are read arrive later than short ones: the order is that of each kind.
+    let of_kind = |messages: &[Vec<u8>], is_large: bool| -> Vec<_> {
+        messages.iter().filter(|it| (it.len() > CONFIG.packet as usize) == is_large).cloned().collect()
+    };
+    world.side(0).outbox.extend(sent.iter().cloned());
+    world.until(|world| world.side(0).received.len() == sent.len());
+    for is_large in [false, true] {
+        assert_eq!(of_kind(&world.side(1).received, is_large), of_kind(&sent, is_large));
+        assert_eq!(of_kind(&world.side(0).received, is_large), of_kind(&sent, is_large));
+    }
+    world.side(0).closes = true;
+    world.until(|world| world.side(0).end.is_some() && world.side(1).end.is_some());
+    world.end();
+}
+
+#[test]
+fn a_peer_that_is_killed_while_it_reads_is_noticed() {
+    let mut world = World::new([CONFIG; 2]);
+    world.side(0).outbox.push_back(vec![7; 1 << 20]);
+    world.until(|world| world.side(0).outbox.is_empty());
+    world.sides[1] = None;
+    world.until(|world| world.side(0).end.is_some());
+    assert!(matches!(world.side(0).end, Some(End::Event(_) | End::Completion(_))), "{:?}", world.side(0).end);
+}
+
 /// What the credits prevent.
 #[test]
 fn a_packet_that_meets_no_receive_ends_the_connection() {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cmid_proto::datapath::prelude::*;
-use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, Remote, SendWr, WcOpcode, WcStatus};
 use cmid_proto::handshake::{Connected, Dial, DialTo, Incoming, Serve};
 use cmid_proto::messages::{HEADER, Messages, MessagesConfig, MessagesError, NotSent, Received};
 use cmid_proto::{
@@ -27,6 +27,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
 /// The slots for packets to send.
 const SENDS: usize = 16;
 const SEND: u64 = 1 << 32;
+const READ: u64 = 1 << 33;
 
 /// Why a side has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,21 +45,33 @@ pub(crate) struct Link {
     qp: Qp,
     cq: Cq,
     mr: Mr,
-    _pd: Pd,
+    pd: Pd,
     free: Vec<usize>,
     packet: usize,
+    /// Messages that the peer reads, and those that this side reads.
+    offered: VecDeque<Mr>,
+    reading: VecDeque<(Mr, usize)>,
 }
 
 impl Link {
     fn attach(device: &mut SimDevice, to: Attaching<'_>, config: MessagesConfig) -> Result<Link, CreateError> {
         let (window, packet) = (usize::from(config.window), config.packet as usize);
         let pd = device.alloc_pd(to.id())?;
-        let cq = device.create_cq(to.id(), (window + SENDS) as u32)?;
+        let cq = device.create_cq(to.id(), (2 * window + SENDS) as u32)?;
         let memory = vec![0; (window + SENDS) * packet];
         let mr = pd.register(memory, Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-        let caps = Caps { max_send_wr: SENDS as u32, max_recv_wr: window as u32, ..Caps::default() };
+        let caps = Caps { max_send_wr: (SENDS + window) as u32, max_recv_wr: window as u32, ..Caps::default() };
         let qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
-        let mut link = Link { qp, cq, mr, _pd: pd, free: (window..window + SENDS).collect(), packet };
+        let mut link = Link {
+            qp,
+            cq,
+            mr,
+            pd,
+            free: (window..window + SENDS).collect(),
+            packet,
+            offered: VecDeque::new(),
+            reading: VecDeque::new(),
+        };
         (0..window).for_each(|slot| link.receive(slot));
         Ok(link)
     }
@@ -66,6 +79,16 @@ impl Link {
     pub(crate) fn receive(&mut self, slot: usize) {
         let at = slot * self.packet;
         self.qp.post_recv(slot as u64, self.mr.sge(at..at + self.packet)).unwrap();
+    }
+
+    fn memory(&self, bytes: Vec<u8>, access: Access) -> Mr {
+        self.pd.register(bytes, access).map_err(|(_, error)| error).unwrap()
+    }
+
+    fn read(&mut self, at: Remote, len: usize) {
+        let mr = self.memory(vec![0; len], Access::LOCAL_WRITE);
+        self.qp.post_send(SendWr::read(READ, mr.sge(0..len), at)).unwrap();
+        self.reading.push_back((mr, len));
     }
 
     /// Posts a packet. There is a free slot.
@@ -202,6 +225,17 @@ impl Side {
             if !completion.is_success() {
                 return Err(End::Completion(completion.status));
             }
+            if completion.wr_id == READ {
+                let (mr, len) = link.reading.pop_front().unwrap();
+                let mut message = vec![0; len];
+                mr.read(0, &mut message).unwrap();
+                if self.echoes {
+                    self.outbox.push_back(message.clone());
+                }
+                self.received.push(message);
+                messages.take();
+                continue;
+            }
             let slot = completion.wr_id as u32 as usize;
             if completion.opcode != WcOpcode::RECV {
                 link.free.push(slot);
@@ -217,6 +251,15 @@ impl Side {
                     }
                     self.held.push(slot);
                 }
+                Received::Offer { at, len } => {
+                    self.held.push(slot);
+                    link.read(at, len as usize);
+                }
+                Received::Taken => {
+                    link.receive(slot);
+                    // It may be deregistered: the peer has read it.
+                    link.offered.pop_front().unwrap().deregister().map_err(|(_, error)| error).unwrap();
+                }
                 Received::Control => link.receive(slot),
                 Received::Goodbye => {
                     link.receive(slot);
@@ -231,6 +274,17 @@ impl Side {
         messages.handle_timeout(now).map_err(End::Messages)?;
         // One slot is kept for packets without messages.
         while let (true, Some(message)) = (link.free.len() > 1, self.outbox.front()) {
+            if message.len() > messages.message_max() {
+                let mr = link.memory(message.clone(), Access::REMOTE_READ);
+                match messages.offer(message.len() as u64, mr.remote(0), now) {
+                    Ok(packet) => link.send(&packet, &[]),
+                    Err(NotSent::NoCredit) => break,
+                    Err(error) => panic!("{error}"),
+                }
+                link.offered.push_back(mr);
+                self.outbox.pop_front();
+                continue;
+            }
             match messages.send(message.len(), now) {
                 Ok(header) => link.send(&header, message),
                 Err(NotSent::NoCredit) => break,

@@ -8,13 +8,19 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cmid_proto::Time;
-use cmid_proto::messages::{HEADER, Messages, MessagesConfig, MessagesError, NotSent, Received, Stage, WINDOW_MIN};
+use cmid_proto::datapath::Remote;
+use cmid_proto::messages::{
+    HEADER, Messages, MessagesConfig, MessagesError, NotSent, OFFER, Received, Stage, WINDOW_MIN,
+};
 
 use crate::input::Input;
 use crate::say::say;
 
 /// Everything must be at rest after so many turns.
 const ENOUGH: usize = 100;
+
+/// Above the windows of both sides.
+const WINDOW_MAX: u16 = WINDOW_MIN + 8;
 
 const KEEP_ALIVE: Duration = Duration::from_millis(100);
 
@@ -38,7 +44,9 @@ struct Side {
     held: u32,
     /// Packets on their way to this side.
     arriving: VecDeque<Vec<u8>>,
-    /// The numbers of the next messages to send and to receive; their bytes are the number.
+    /// Offered messages that are not taken, of those of the peer.
+    untaken: u32,
+    /// The numbers of the next messages to send and to receive; their bytes are the number, or the place of an offer.
     next: u8,
     expected: u8,
 }
@@ -58,8 +66,8 @@ impl World {
         let is_hostile = input.once_in(3);
         let is_slow = input.once_in(2);
         let configs = [0, 1].map(|_| MessagesConfig {
-            window: WINDOW_MIN + input.below(8) as u16,
-            packet: (HEADER + 1 + input.below(4)) as u32,
+            window: WINDOW_MIN + input.below(usize::from(WINDOW_MAX - WINDOW_MIN)) as u16,
+            packet: if input.once_in(2) { OFFER + 1 } else { HEADER + 1 + input.below(4) } as u32,
             keep_alive: KEEP_ALIVE,
             silence: if is_slow { KEEP_ALIVE * 10_000 } else { KEEP_ALIVE * 4 },
         });
@@ -68,7 +76,7 @@ impl World {
             let hello = configs[1 - at].hello();
             let messages = Messages::new(configs[at], &hello, Time::ZERO).expect("both fit");
             let posted = configs[at].window.into();
-            Side { messages, posted, held: 0, arriving: VecDeque::new(), next: 0, expected: 0 }
+            Side { messages, posted, held: 0, arriving: VecDeque::new(), untaken: 0, next: 0, expected: 0 }
         });
         World { sides, now: Time::ZERO, is_hostile, is_slow, is_broken: false }
     }
@@ -76,7 +84,9 @@ impl World {
     fn step(&mut self, input: &mut Input<'_>) {
         let at = input.below(2);
         match input.below(8) {
-            0 | 1 => self.send(at, input.below(4)),
+            0 => self.send(at, input.below(4)),
+            1 if input.once_in(2) => self.offer(at),
+            1 => self.send(at, input.below(4)),
             2..=4 => self.arrive(at, input),
             5 => self.post(at, 1 + input.below(3) as u32),
             6 => self.control(at),
@@ -99,7 +109,8 @@ impl World {
     /// Without time and messages it comes to rest: packets without messages do not answer each other.
     fn quiet(&mut self) {
         for round in 0.. {
-            assert!(round < 6, "packets without messages answer each other");
+            // Some more rounds than answers that wait for credits.
+            assert!(round < 6 + 4 * WINDOW_MAX, "packets without messages answer each other");
             for at in [0, 1] {
                 self.control(at);
             }
@@ -133,6 +144,11 @@ impl World {
     fn post(&mut self, at: usize, count: u32) {
         let side = &mut self.sides[at];
         let count = count.min(side.held);
+        // Those of offers are held back until they are taken, so that the peer has no more offers than credits.
+        for _ in 0..side.untaken.min(count) {
+            side.untaken -= 1;
+            side.messages.take();
+        }
         side.held -= count;
         side.posted += count;
         side.messages.posted(count);
@@ -150,6 +166,15 @@ impl World {
             Err(NotSent::NoCredit) => assert_eq!(credits, 0),
             Err(NotSent::TooLong { max, .. }) => assert!(len > max),
             Err(_) => {}
+        }
+    }
+
+    fn offer(&mut self, at: usize) {
+        let side = &mut self.sides[at];
+        let place = Remote { addr: side.next.into(), rkey: 7 };
+        if let Ok(packet) = side.messages.offer(1 << 33, place, self.now) {
+            side.next = side.next.wrapping_add(1);
+            self.packet(at, packet.to_vec());
         }
     }
 
@@ -189,7 +214,15 @@ impl World {
                     side.expected = side.expected.wrapping_add(1);
                 }
             }
-            Ok(Received::Control | Received::Goodbye) => side.posted += 1,
+            Ok(Received::Offer { at: place, len }) => {
+                side.held += 1;
+                side.untaken += 1;
+                if !self.is_broken {
+                    assert_eq!((place.addr, place.rkey, len), (side.expected.into(), 7, 1 << 33));
+                    side.expected = side.expected.wrapping_add(1);
+                }
+            }
+            Ok(Received::Control | Received::Goodbye | Received::Taken) => side.posted += 1,
             Err(error) => {
                 assert!(self.is_broken, "{error}");
                 say(|| error.to_string());
@@ -226,6 +259,7 @@ impl World {
         for at in [0, 1] {
             self.arrive_all(at);
             assert_eq!(self.sides[at].expected, self.sides[1 - at].next, "messages are lost");
+            assert_eq!(self.sides[at].messages.offered(), 0, "an offer is not taken");
         }
     }
 }

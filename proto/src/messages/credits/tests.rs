@@ -5,8 +5,16 @@ use alloc::vec::Vec;
 
 use super::*;
 
-/// A packet under way: whether it has a message, its number, and what it permits.
-type Packet = (bool, u32, u32);
+/// A packet under way, its number, and what it permits.
+type Packet = (Kind, u32, u32);
+
+/// Its receive is that of a message, or it answers an offer, or neither.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Answer,
+    Control,
+}
 
 #[derive(Clone)]
 struct World {
@@ -31,30 +39,29 @@ impl World {
         let mut key = Vec::new();
         for (side, arriving) in self.sides.iter().zip(&self.arriving) {
             key.extend([side.credits, side.at_peer, side.free, side.has_news.into(), side.held, arriving.len() as u32]);
-            for (has_message, _, granted) in arriving {
-                key.extend([u32::from(*has_message), granted.wrapping_sub(side.peer_granted)]);
+            for (kind, _, granted) in arriving {
+                key.extend([*kind as u32, granted.wrapping_sub(side.peer_granted)]);
             }
         }
         key
     }
 
     /// A side sends a packet: it meets a receive that is posted.
-    fn send(&mut self, from: usize, has_message: bool) {
+    fn send(&mut self, from: usize, kind: Kind) {
         let to = &self.sides[1 - from];
         let under_way = self.arriving[1 - from].len() as u32;
         assert!(u32::from(to.own_window) > to.held + under_way, "no receive is posted: {:?}", self.key());
         let (number, granted) = self.sides[from].send();
-        self.arriving[1 - from].push_back((has_message, number, granted));
+        self.arriving[1 - from].push_back((kind, number, granted));
     }
 
     fn arrive(&mut self, at: usize) -> bool {
-        let Some((has_message, number, granted)) = self.arriving[at].pop_front() else { return false };
+        let Some((kind, number, granted)) = self.arriving[at].pop_front() else { return false };
         let side = &mut self.sides[at];
         assert_eq!(side.receive(number, granted), Ok(()));
-        if has_message {
-            side.hold()
-        } else {
-            side.control_posted()
+        match kind {
+            Kind::Message => side.hold(),
+            Kind::Answer | Kind::Control => side.control_posted(kind == Kind::Answer),
         }
         true
     }
@@ -62,9 +69,10 @@ impl World {
     /// The states after each possible step of a side. Signs of life may be due at any time.
     fn after(&self, at: usize) -> impl Iterator<Item = World> + '_ {
         let side = &self.sides[at];
-        let steps: [(bool, Step); 4] = [
-            (side.for_messages() > 0, |world, at| world.send(at, true)),
-            (side.for_control(), |world, at| world.send(at, false)),
+        let steps: [(bool, Step); 5] = [
+            (side.for_messages() > 0, |world, at| world.send(at, Kind::Message)),
+            (side.for_control(), |world, at| world.send(at, Kind::Answer)),
+            (side.for_control(), |world, at| world.send(at, Kind::Control)),
             (!self.arriving[at].is_empty(), |world, at| _ = world.arrive(at)),
             (side.held > 0, |world, at| world.sides[at].posted(1)),
         ];
@@ -84,7 +92,7 @@ impl World {
             }
             for at in [0, 1] {
                 if self.sides[at].for_control() {
-                    self.send(at, false);
+                    self.send(at, Kind::Control);
                 }
             }
         }

@@ -1,0 +1,76 @@
+//! Messages that no receive has room for: the peer reads them by RDMA.
+
+use std::io;
+use std::sync::Arc;
+
+use cmid_proto::datapath::{Access, DataPath, Remote, SendWr, prelude::*};
+use cmid_proto::messages::HEADER;
+use cmid_proto::{Errno, Observer};
+
+use super::turn::not_sent;
+use super::{Arrived, Channel, Message, Work};
+use crate::clock;
+
+/// A message of the peer that this side reads.
+pub(super) struct Reading<M> {
+    mr: M,
+    /// Whether the read has completed.
+    is_read: bool,
+}
+
+impl<D: DataPath, O: Observer> Channel<D, O> {
+    /// Offers a message. It is copied into memory of its own, which the peer may read until it has taken the message.
+    pub(super) fn offer(&mut self, message: &[u8]) -> io::Result<()> {
+        let mr = self.pd.register(message.to_vec(), Access::REMOTE_READ).map_err(|(_, error)| error.errno())?;
+        let packet = self.messages.offer(message.len() as u64, mr.remote(0), clock::now()).map_err(not_sent)?;
+        let block = self.sends.take().ok_or(Errno::ENOMEM)?;
+        self.offered = Some(mr);
+        let (header, place) = packet.split_first_chunk::<HEADER>().ok_or(Errno::EINVAL)?;
+        self.post_send(Work::Message, block, *header, &[place]).inspect_err(|error| {
+            // The peer would miss the packet.
+            self.failure = Some(Arc::new(io::Error::new(error.kind(), error.to_string())));
+        })
+    }
+
+    /// If the next message is offered: begins to read it, or puts it in the place of its offer. One is read at a time.
+    pub(super) fn read_next(&mut self) -> io::Result<()> {
+        let Some(&Arrived::Offer { at, len, .. }) = self.arrived.front() else { return Ok(()) };
+        let Some(reading) = self.reading.take() else { return self.begin_read(at, len) };
+        if !reading.is_read {
+            self.reading = Some(reading);
+            return Ok(());
+        }
+        let mut bytes = vec![0; len as usize];
+        reading.mr.read(0, &mut bytes)?;
+        if let Some(Arrived::Offer { block, .. }) = self.arrived.pop_front() {
+            let message = Message::large(block, bytes, Arc::clone(&self.wakers));
+            self.arrived.push_front(Arrived::Message(message));
+        }
+        self.messages.take();
+        Ok(())
+    }
+
+    fn begin_read(&mut self, at: Remote, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > self.large_max {
+            let error = format!("the peer offers a message of {len} bytes, more than {}", self.large_max);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        // On iWARP the answer to a read is a write of the peer (`siw_check_mem`).
+        let access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
+        let mr = self.pd.register(vec![0; len], access).map_err(|(_, error)| error.errno())?;
+        self.qp.post_send(SendWr::read(Work::Read as u64, mr.sge(0..len), at))?;
+        self.reading = Some(Reading { mr, is_read: false });
+        Ok(())
+    }
+
+    /// The read has completed.
+    pub(super) fn has_read(&mut self) {
+        self.reading.iter_mut().for_each(|reading| reading.is_read = true);
+    }
+
+    /// The peer has taken the message that was offered.
+    pub(super) fn taken(&mut self) {
+        self.offered = None;
+    }
+}
