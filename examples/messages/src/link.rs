@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_proto::datapath::prelude::*;
-use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, WcOpcode};
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, WcOpcode, prelude::*};
 use cmid_proto::messages::{HEADER, Messages, MessagesConfig, Received};
 use cmid_proto::{ConnParam, Time};
 
@@ -93,9 +92,8 @@ impl<D: DataPath> Link<D> {
                 }
                 // The client closes when all is answered.
                 Received::Goodbye => messages.close(now.after(CONFIG.silence)),
-                // Nothing is offered here.
-                Received::Control | Received::Taken => {}
-                Received::Offer { .. } => bail!("a message is offered that is longer than a packet"),
+                Received::Control => {}
+                Received::Taken | Received::Offer { .. } => bail!("no message is longer than a packet"),
             }
         }
         messages.handle_timeout(now)?;
