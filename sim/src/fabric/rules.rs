@@ -204,8 +204,9 @@ struct Active {
     no: u64,
     rule: Rule,
     begun: Time,
-    /// How often it has matched.
+    /// How often it has matched, and how often it has had its effect.
     met: u64,
+    done: u64,
 }
 
 /// The number of the rule of [`Config::loss`](crate::Config::loss).
@@ -213,7 +214,7 @@ const LOSS: u64 = 0;
 
 impl Rules {
     fn add(&mut self, no: u64, rule: Rule, begun: Time) {
-        self.active.push(Active { no, rule, begun, met: 0 });
+        self.active.push(Active { no, rule, begun, met: 0, done: 0 });
     }
 
     /// Sets the rule of [`Config::loss`](crate::Config::loss).
@@ -236,13 +237,14 @@ impl Rules {
         rng: &mut Rng,
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for Active { rule, met, .. } in &mut self.active {
+        for Active { rule, met, done, .. } in &mut self.active {
             let selects = which(rule.effect) && (rule.kinds.is_empty() || rule.kinds.contains(&kind));
             if !selects || !rule.concerns(from, to) {
                 continue;
             }
             *met += 1;
             if rule.nth.is_none_or(|nth| nth == *met) && rule.chance.is_none_or(|chance| rng.chance(chance)) {
+                *done += 1;
                 effects.push(rule.effect);
             }
         }
@@ -327,6 +329,16 @@ impl World {
 pub struct Guard {
     fabric: Fabric,
     no: u64,
+}
+
+impl Guard {
+    /// Returns how often the rule has lost, delayed or doubled something: whether a test has met it at all. A cut does not
+    /// count.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let no = self.no;
+        self.fabric.with(|world| world.rules.active.iter().find(|it| it.no == no).map_or(0, |it| it.done))
+    }
 }
 
 impl Drop for Guard {

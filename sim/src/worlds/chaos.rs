@@ -36,13 +36,15 @@ pub enum Fault {
     OutOfMemory,
     /// The link address of a host changes.
     LinkAddrChange,
+    /// The bond of a host's network interfaces fails over.
+    FailOver,
     /// The clock of a host jumps ahead by up to a second, and is then up to 200 ppm off.
     ClockJump,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 14] = [
         Fault::Crash,
         Fault::PowerLoss,
         Fault::Pause,
@@ -55,6 +57,7 @@ impl Fault {
         Fault::DeviceRemoval,
         Fault::OutOfMemory,
         Fault::LinkAddrChange,
+        Fault::FailOver,
         Fault::ClockJump,
     ];
 }
@@ -91,6 +94,7 @@ impl fmt::Display for Planned {
             Fault::DeviceRemoval => format!("device removal of {at}"),
             Fault::OutOfMemory => format!("no memory to register on {at}"),
             Fault::LinkAddrChange => format!("changed link address of {at}"),
+            Fault::FailOver => format!("failover of the bond of {at}"),
             Fault::ClockJump => format!("clock jump of {at}"),
         };
         write!(f, "{what}, at {} for {:?}", self.begin, self.end.since(self.begin))
@@ -123,6 +127,7 @@ impl Planned {
             | Fault::DeviceRemoval
             | Fault::OutOfMemory
             | Fault::LinkAddrChange
+            | Fault::FailOver
             | Fault::ClockJump => None,
         }
     }
@@ -172,6 +177,7 @@ impl World {
             Fault::DeviceRemoval => host.remove_device(),
             Fault::OutOfMemory => host.fail_next_registration(Errno::ENOMEM),
             Fault::LinkAddrChange => host.change_link_addr(),
+            Fault::FailOver => host.fail_over(),
             Fault::ClockJump => {
                 let mut skew = seat.node.skew.get();
                 skew.ahead += number % 1_000_000_000;
@@ -207,6 +213,7 @@ impl World {
             | Fault::Duplicates
             | Fault::OutOfMemory
             | Fault::LinkAddrChange
+            | Fault::FailOver
             | Fault::ClockJump => {}
         }
     }

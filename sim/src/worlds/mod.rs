@@ -114,7 +114,7 @@ impl World {
     /// begins to run, and at each restart. Addresses are 10.0.0.1, 10.0.0.2 and so on.
     ///
     /// # Panics
-    /// If there is a host with this name, or with 65,000 hosts.
+    /// If there is a host with this name, or with more than 60,000 hosts.
     pub fn host<P: Program + 'static>(&mut self, name: &str, start: impl FnMut(&Node) -> P + 'static) -> Host {
         self.add(name, false, start)
     }
@@ -134,7 +134,7 @@ impl World {
         mut start: impl FnMut(&Node) -> P + 'static,
     ) -> Host {
         let number = u16::try_from(self.seats.len() + 1).unwrap_or(u16::MAX);
-        assert!(number < 65_000, "too many hosts");
+        assert!(number <= 60_000, "too many hosts");
         let [high, low] = ((number - 1) / 250 * 256 + (number - 1) % 250 + 1).to_be_bytes();
         let ip = IpAddr::V4(Ipv4Addr::new(10, 0, high, low));
         assert!(self.addrs.borrow_mut().insert(name.to_owned(), ip).is_none(), "two hosts with the name {name}");
