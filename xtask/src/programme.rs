@@ -161,6 +161,7 @@ const STEPS: &[Step] = &[
     step("datagrams and multicast", 40, vm(ANY, Librdmacm, 600, &["ours=@udping sh pairs+datagrams"])),
     step("each event loop on soft-RoCE", 20, vm(ANY, Own, 120, &["@loops --device verbs"])),
     step("an echo on tokio", 20, vm(ANY, Own, 120, &["@on-tokio --device verbs --drops 60"])),
+    step("long messages on tokio", 30, vm(ANY, Own, 120, &["@on-tokio --device verbs --channel --messages 40"])),
     step("axum over RDMA and TCP, on tokio", 30, vm(ANY, Own, 120, &["@on-tokio --device verbs --http --messages 30 --tcp 10.99.0.2:7471"])),
     step("market data and orders", 20, vm(ANY, Own, 120, &["@ticker demo --device verbs --ticks 500"])),
     step("errors of users of replog and ticker", 40, vm(ANY, Own, 300, &["replog=@replog ticker=@ticker sh user-errors"])),

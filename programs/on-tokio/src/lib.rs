@@ -1,6 +1,7 @@
-//! An echo server and its clients on tokio, over any device: of messages, and of bodies of HTTP by axum.
+//! An echo server and its clients on tokio, over any device: of messages, of those of channels, and of bodies of HTTP by axum.
 #![forbid(unsafe_code)]
 
+pub mod channels;
 pub mod http;
 pub mod http_client;
 mod port;

@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum};
 use cmid_tokio::Listener;
 use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::sim::{Clock, Config, Fabric};
-use on_tokio::{give_up, http, http_client, ping, serve};
+use on_tokio::{channels, give_up, http, http_client, ping, serve};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A drop waits for nobody. An emulated machine may stall for a part of a second.
@@ -29,6 +29,9 @@ struct Args {
     /// The address and port of the server.
     #[arg(long, default_value = "10.99.0.2:7471")]
     address: SocketAddr,
+    /// Messages of channels, of any length.
+    #[arg(long, conflicts_with = "http")]
+    channel: bool,
     /// HTTP/2 requests instead of messages; of `both`, one more client is on TCP.
     #[arg(long)]
     http: bool,
@@ -79,14 +82,19 @@ async fn main() -> io::Result<()> {
 }
 
 async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
-    let (peer, messages, is_http) = (args.address, args.messages, args.http);
+    let (peer, messages, is_http, is_channel) = (args.address, args.messages, args.http, args.channel);
     let mut by_tcp = None;
     if args.part != Part::Ping {
         let listener = Listener::bind(device.sibling(), peer)?;
         let tcp = TcpListener::bind(args.tcp).await?;
         by_tcp = Some(tcp.local_addr()?);
-        let serving =
-            tokio::spawn(async move { if is_http { http::serve(listener, tcp).await } else { serve(listener).await } });
+        let serving = tokio::spawn(async move {
+            match (is_http, is_channel) {
+                (true, _) => http::serve(listener, tcp).await,
+                (_, true) => channels::serve(listener).await,
+                _ => serve(listener).await,
+            }
+        });
         if args.part == Part::Serve {
             return serving.await?;
         }
@@ -99,13 +107,14 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
     }
     let clients: Vec<_> = (0..args.clients)
         .map(|_| device.sibling())
-        .map(|device| match is_http {
-            true => {
+        .map(|device| match (is_http, is_channel) {
+            (true, _) => {
                 tokio::spawn(
                     async move { http_client::post(http_client::connect(device, peer).await?, messages).await },
                 )
             }
-            false => tokio::spawn(ping(device, peer, messages)),
+            (_, true) => tokio::spawn(channels::ping(device, peer, messages)),
+            _ => tokio::spawn(ping(device, peer, messages)),
         })
         .collect();
     for client in clients {
