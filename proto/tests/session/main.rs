@@ -1,15 +1,14 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cmid_harness::{Driver, Make, OnEpoll};
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{DialTo, HandshakeError, Incoming, Session};
-use cmid_proto::{Acks, ChannelKey, Errno, IdKey, PortSpace, State};
-use cmid_sim::{Clock, Config, Fabric, Host, Mr, SimDevice};
+use cmid_proto::{Acks, ChannelKey, Drive, Errno, IdKey, Limits, Next, PortSpace, State};
+use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
 
-/// Longer than any step of these tests, also on a busy machine.
+/// Longer than any step of these tests.
 const SOON: Duration = Duration::from_secs(20);
 
 type Attached = (QpParts<SimDevice>, Mr);
@@ -25,7 +24,7 @@ fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Attached, CreateE
 /// A side on a host of its own.
 struct Side {
     host: Host,
-    driver: OnEpoll<SimDevice>,
+    drive: Drive<SimDevice>,
     channel: ChannelKey,
     id: IdKey,
     session: Option<Session<Attached>>,
@@ -35,19 +34,22 @@ struct Side {
 impl Side {
     fn new(fabric: &Fabric, address: &str) -> Self {
         let host = fabric.host(&[address.parse().unwrap()]);
-        let mut driver = OnEpoll::make(host.device()).unwrap();
-        let channel = driver.drive().open_channel(Acks::Explicit).unwrap();
-        let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-        Side { host, driver, channel, id, session: None, completions: Vec::new() }
+        let mut drive = Drive::new(host.device(), Limits::SINGLE);
+        drive.set_now(fabric.now());
+        let channel = drive.open_channel(Acks::Explicit).unwrap();
+        let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        Side { host, drive, channel, id, session: None, completions: Vec::new() }
     }
 
     fn session(&mut self) -> &mut Session<Attached> {
         self.session.as_mut().unwrap()
     }
 
-    fn turn(&mut self, limit: Duration) -> Result<(), HandshakeError> {
-        self.driver.wait(Some(Duration::from_millis(5))).unwrap();
-        let drive = self.driver.drive();
+    fn turn(&mut self, fabric: &Fabric, limit: Duration) -> Result<(), HandshakeError> {
+        let drive = &mut self.drive;
+        drive.set_now(fabric.now());
+        drive.readable_all();
+        while drive.run(64) == Next::Again {}
         while let Some(event) = drive.next_event(self.channel) {
             match Incoming::new(drive, event) {
                 Ok(incoming) => {
@@ -79,8 +81,8 @@ impl Side {
     fn has_ended(&mut self) {
         let session = self.session.take().unwrap();
         assert!(session.is_over() && session.cq_fd().is_none());
-        assert_eq!(self.driver.drive().core().state(session.id()), None);
-        self.driver.drive().core().check();
+        assert_eq!(self.drive.core().state(session.id()), None);
+        self.drive.core().check();
         let (parts, mr) = session.into_connected().unwrap().attached;
         assert!(parts.qp.unpolled().is_none());
         drop(parts);
@@ -89,34 +91,47 @@ impl Side {
 }
 
 /// A client and a server.
-struct World([Side; 2]);
+struct World {
+    fabric: Fabric,
+    sides: [Side; 2],
+}
+
+/// Moves the time to what is due next.
+fn advance(fabric: &Fabric, sides: &[&Side]) {
+    let due = sides.iter().filter_map(|side| side.drive.next_timeout()).chain(fabric.next_due()).min();
+    fabric.advance_to(due.expect("nothing is due").max(fabric.now()));
+}
 
 impl World {
     fn connected(limit: Duration) -> Self {
-        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
-        let mut world = World([Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")]);
-        let [client, server] = &mut world.0;
+        let fabric = Fabric::new(Config::default());
+        let sides = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+        let mut world = World { fabric, sides };
+        let [client, server] = &mut world.sides;
         let address = "10.0.0.2:7471".parse().unwrap();
-        let drive = server.driver.drive();
+        let drive = &mut server.drive;
         drive.bind(server.id, address).unwrap();
         drive.listen(server.id, 1).unwrap();
-        client.session =
-            Some(Session::connect(client.driver.drive(), client.id, &DialTo::new(address), limit).unwrap());
+        client.session = Some(Session::connect(&mut client.drive, client.id, &DialTo::new(address), limit).unwrap());
         world.until(limit, |[client, server]| client.is_open() && server.is_open());
         world
     }
 
     fn until(&mut self, limit: Duration, mut done: impl FnMut(&mut [Side; 2]) -> bool) {
-        let begun = Instant::now();
-        while !done(&mut self.0) {
-            assert!(begun.elapsed() < SOON);
-            self.0.iter_mut().for_each(|side| side.turn(limit).unwrap());
+        let begun = self.fabric.now();
+        let World { fabric, sides } = self;
+        sides.iter_mut().for_each(|side| side.turn(fabric, limit).unwrap());
+        while !done(sides) {
+            assert!(fabric.now().since(begun) < SOON);
+            let [client, server] = sides;
+            advance(fabric, &[client, server]);
+            sides.iter_mut().for_each(|side| side.turn(fabric, limit).unwrap());
         }
     }
 
     fn ends(mut self, limit: Duration) -> [Vec<Completion>; 2] {
         self.until(limit, |sides| sides.iter().all(Side::is_over));
-        self.0.map(|mut side| {
+        self.sides.map(|mut side| {
             side.has_ended();
             side.completions
         })
@@ -131,12 +146,12 @@ fn results(completions: &[Completion]) -> Vec<(u64, bool)> {
 #[test]
 fn a_disconnect_ends_both_sides_and_completes_all_work() {
     let mut world = World::connected(SOON);
-    let [client, _] = &mut world.0;
+    let [client, _] = &mut world.sides;
     let (parts, mr) = client.session().attached().unwrap();
     parts.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
     world.until(SOON, |[_, server]| !server.completions.is_empty());
-    let [_, server] = &mut world.0;
-    server.session.as_mut().unwrap().disconnect(server.driver.drive()).unwrap();
+    let [_, server] = &mut world.sides;
+    server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
     let [client, server] = world.ends(SOON);
     assert_eq!((results(&client), results(&server)), (vec![(2, true), (1, false)], vec![(1, true)]));
 }
@@ -144,8 +159,8 @@ fn a_disconnect_ends_both_sides_and_completes_all_work() {
 #[test]
 fn both_sides_may_disconnect_at_once() {
     let mut world = World::connected(SOON);
-    for side in &mut world.0 {
-        side.session.as_mut().unwrap().disconnect(side.driver.drive()).unwrap();
+    for side in &mut world.sides {
+        side.session.as_mut().unwrap().disconnect(&mut side.drive).unwrap();
     }
     let [client, server] = world.ends(SOON);
     assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
@@ -154,12 +169,14 @@ fn both_sides_may_disconnect_at_once() {
 #[test]
 fn unsignaled_sends_are_over_before_the_qp_is_destroyed() {
     let mut world = World::connected(SOON);
-    let [client, _] = &mut world.0;
+    let [client, _] = &mut world.sides;
     let (parts, mr) = client.session().attached().unwrap();
     parts.qp.post_send(SendWr::send(2, mr.sge(0..8)).unsignaled()).unwrap();
     world.until(SOON, |[_, server]| !server.completions.is_empty());
-    let [client, _] = &mut world.0;
-    client.session.as_mut().unwrap().disconnect(client.driver.drive()).unwrap();
+    // Until the ACK is there.
+    world.fabric.advance_to(world.fabric.now().after(Duration::from_millis(10)));
+    let [client, _] = &mut world.sides;
+    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
     // The mark that has flushed it is not reported.
     let [client, _] = world.ends(SOON);
     assert_eq!(results(&client), [(1, false)]);
@@ -168,7 +185,7 @@ fn unsignaled_sends_are_over_before_the_qp_is_destroyed() {
 #[test]
 fn a_failed_completion_disconnects() {
     let mut world = World::connected(SOON);
-    let [client, _] = &mut world.0;
+    let [client, _] = &mut world.sides;
     let (parts, mr) = client.session().attached().unwrap();
     // The peer's receive has 8 bytes.
     parts.qp.post_send(SendWr::send(2, mr.sge(0..16))).unwrap();
@@ -180,13 +197,13 @@ fn a_failed_completion_disconnects() {
 fn a_peer_that_is_gone_delays_the_end_until_the_limit() {
     let limit = Duration::from_millis(300);
     let mut world = World::connected(limit);
-    let [client, server] = &mut world.0;
+    let [client, server] = &mut world.sides;
     server.host.set_link(false);
-    client.session.as_mut().unwrap().disconnect(client.driver.drive()).unwrap();
-    let begun = Instant::now();
+    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
+    let begun = world.fabric.now();
     world.until(limit, |[client, _]| client.is_over());
-    assert!(begun.elapsed() >= limit);
-    let [mut client, server] = world.0;
+    assert!(world.fabric.now().since(begun) >= limit);
+    let [mut client, server] = world.sides;
     client.has_ended();
     assert_eq!(results(&client.completions), [(1, false)]);
     // This side has seen nothing of it.
@@ -196,52 +213,53 @@ fn a_peer_that_is_gone_delays_the_end_until_the_limit() {
 #[test]
 fn a_removed_device_ends_the_session_without_the_peer() {
     let mut world = World::connected(SOON);
-    let [client, _] = &mut world.0;
+    let [client, _] = &mut world.sides;
     client.host.remove_device();
     world.until(SOON, |[client, _]| client.is_over());
-    let [client, _] = &mut world.0;
+    let [client, _] = &mut world.sides;
     let id = client.session().id();
-    assert_eq!(client.driver.drive().core().state(id), None);
+    assert_eq!(client.drive.core().state(id), None);
     assert_eq!(results(&client.completions), [(1, false)]);
 }
 
 #[test]
 fn a_refused_connect_ends_the_session() {
-    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let fabric = Fabric::new(Config::default());
     let [mut client, _server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
     // Nobody listens.
     let to = DialTo::new("10.0.0.2:7471".parse().unwrap());
-    client.session = Some(Session::connect(client.driver.drive(), client.id, &to, SOON).unwrap());
+    client.session = Some(Session::connect(&mut client.drive, client.id, &to, SOON).unwrap());
     let error = loop {
-        if let Err(error) = client.turn(SOON) {
+        if let Err(error) = client.turn(&fabric, SOON) {
             break error;
         }
+        advance(&fabric, &[&client]);
     };
     assert_eq!(error.errno(), Errno::ECONNREFUSED);
     assert!(client.is_over() && client.session().attached().is_none());
-    assert_eq!(client.driver.drive().core().state(client.id), None);
+    assert_eq!(client.drive.core().state(client.id), None);
 }
 
 #[test]
 fn a_cancel_destroys_the_id_at_once_at_each_step() {
     let mut world = World::connected(SOON);
-    for (side, state) in world.0.iter_mut().zip([State::Connected, State::Closing]) {
+    for (side, state) in world.sides.iter_mut().zip([State::Connected, State::Closing]) {
         let session = side.session.as_mut().unwrap();
         if state == State::Closing {
-            session.disconnect(side.driver.drive()).unwrap();
+            session.disconnect(&mut side.drive).unwrap();
         }
-        assert_eq!(side.driver.drive().core().state(session.id()), Some(state));
-        session.cancel(side.driver.drive()).unwrap();
-        session.cancel(side.driver.drive()).unwrap();
+        assert_eq!(side.drive.core().state(session.id()), Some(state));
+        session.cancel(&mut side.drive).unwrap();
+        session.cancel(&mut side.drive).unwrap();
         let id = session.id();
         assert!(side.is_over());
-        assert_eq!(side.driver.drive().core().state(id), None);
+        assert_eq!(side.drive.core().state(id), None);
     }
-    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let fabric = Fabric::new(Config::default());
     let mut client = Side::new(&fabric, "10.0.0.1");
     let to = DialTo::new("10.0.0.2:7471".parse().unwrap());
-    let mut session: Session<Attached> = Session::connect(client.driver.drive(), client.id, &to, SOON).unwrap();
-    session.cancel(client.driver.drive()).unwrap();
+    let mut session: Session<Attached> = Session::connect(&mut client.drive, client.id, &to, SOON).unwrap();
+    session.cancel(&mut client.drive).unwrap();
     assert!(session.is_over());
-    assert_eq!(client.driver.drive().core().state(client.id), None);
+    assert_eq!(client.drive.core().state(client.id), None);
 }
