@@ -103,7 +103,7 @@ pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
-/// All traits of the data path, to bring their methods into scope.
+/// The traits of the data path, to bring their methods into scope, except [`Memory`].
 pub mod prelude {
     #[cfg(feature = "std")]
     pub use super::{AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath};
