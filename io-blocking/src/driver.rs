@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use cmid_io_common::{Opening, now};
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected};
 use cmid_proto::{
@@ -18,7 +19,6 @@ use crate::cancel::Canceller;
 use crate::error::Error;
 use crate::poller::Channels;
 use crate::wait::{Ready, WaitFor, Woken};
-use cmid_io_common::{Opening, now};
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -434,9 +434,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         let readable: Vec<_> = keys.into_iter().zip(ready.by_ref()).filter(|&(_, ready)| ready).collect();
         let also = ready.next() == Some(true);
         let any = !readable.is_empty();
-        for (channel, _) in readable {
-            self.drive.readable(channel);
-        }
+        readable.into_iter().for_each(|(channel, _)| self.drive.readable(channel));
         if cancelled {
             return Err(Errno::ECANCELED);
         }

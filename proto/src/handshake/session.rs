@@ -187,7 +187,10 @@ impl<Q> Session<Q> {
             Some(State::PeerClosed) => drive.teardown(self.id, drive.within(self.limit))?,
             Some(_) | None => {}
         }
-        self.end = End::Both;
+        // A later event, such as TIMEWAIT_EXIT, changes nothing.
+        if matches!(self.end, End::NotYet | End::Begun) {
+            self.end = End::Both;
+        }
         Ok(())
     }
 
