@@ -5,17 +5,28 @@ use std::time::Duration;
 
 use cmid_mio::Tokens;
 use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath};
+use cmid_mio::proto::drive::ReleasedId;
 use cmid_mio::proto::handshake::Dial;
-use cmid_mio::proto::{Drive, IdKey, Time};
+use cmid_mio::proto::{Drive, Error, IdKey, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use super::link::Link;
+use super::Loss;
+use super::link::{Link, Over};
 use super::request::Tag;
 use crate::wire::CmRequest;
 
 /// The time limit of a disconnect.
 const DISCONNECT: Duration = Duration::from_secs(2);
+
+/// A queue that a reactor serves.
+#[derive(Clone, Copy)]
+pub(super) struct Away {
+    pub(super) reactor: usize,
+    slots: usize,
+    /// The commands that it has.
+    pub(super) outstanding: usize,
+}
 
 pub(super) struct Lane<D: DataPath> {
     pub(super) qid: u16,
@@ -23,13 +34,15 @@ pub(super) struct Lane<D: DataPath> {
     /// A connection under way.
     pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
     pub(super) link: Option<(IdKey, Link<D>)>,
+    /// The reactor that has the connection, instead of `link`.
+    pub(super) away: Option<Away>,
     /// Whether the CQs may have completions.
     pub(super) is_readable: bool,
 }
 
 impl<D: DataPath> Lane<D> {
     pub(super) fn new(qid: u16, token: Token) -> Self {
-        Lane { qid, token, dial: None, link: None, is_readable: false }
+        Lane { qid, token, dial: None, link: None, away: None, is_readable: false }
     }
 
     /// Whether an event of this id is for this lane.
@@ -40,6 +53,9 @@ impl<D: DataPath> Lane<D> {
 
     /// Returns how many commands can be sent.
     pub(super) fn room(&self) -> usize {
+        if let Some(away) = &self.away {
+            return away.slots.saturating_sub(away.outstanding);
+        }
         let queue = self.link.as_ref().map(|(_, link)| &link.queue).filter(|queue| queue.has_room());
         queue.map_or(0, |queue| queue.slots() - queue.outstanding())
     }
@@ -54,6 +70,37 @@ impl<D: DataPath> Lane<D> {
         fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), self.token, Interest::READABLE))
     }
 
+    /// Releases the connection for this reactor. Nothing is outstanding on it. If an error is returned, the connection is here.
+    #[allow(clippy::type_complexity, reason = "the parts of a command to the reactor")]
+    pub(super) fn release(
+        &mut self,
+        drive: &mut Drive<D, Tokens>,
+        registry: &Registry,
+        reactor: usize,
+    ) -> Result<Option<(ReleasedId<D::Handle>, Link<D>)>, Error> {
+        let Some((id, _)) = self.link.as_ref() else { return Ok(None) };
+        let id = *id;
+        // Its events are acked when they are delivered, so it is done at once.
+        let _done = drive.migrate(id, None, Time::NEVER)?;
+        let released = drive.release(id)?;
+        let Some((_, link)) = self.link.take() else { return Ok(None) };
+        unwatch(&link, registry);
+        self.is_readable = false;
+        self.away = Some(Away { reactor, slots: link.queue.slots(), outstanding: 0 });
+        Ok(Some((released, link)))
+    }
+
+    /// Takes completions, if there may be some. Those before an error are in `over`.
+    pub(super) fn poll(&mut self, over: &mut Vec<Over>) -> Result<(), Loss> {
+        let (was_readable, Some((_, link))) = (std::mem::take(&mut self.is_readable), &mut self.link) else {
+            return Ok(());
+        };
+        if was_readable {
+            self.is_readable = link.poll(over).map_err(|error| Loss::Link { qid: self.qid, error })?;
+        }
+        Ok(())
+    }
+
     /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
     pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<Tag> {
         self.is_readable = false;
@@ -62,10 +109,7 @@ impl<D: DataPath> Lane<D> {
             let _ = dial.cancel(drive);
         }
         let Some((id, mut link)) = self.link.take() else { return Vec::new() };
-        for cq in [&link.sends, &link.receives] {
-            // It fails only for a descriptor that is not watched.
-            let _ = registry.deregister(&mut SourceFd(&cq.fd().as_raw_fd()));
-        }
+        unwatch(&link, registry);
         let tags = link.queue.drain();
         // The connection may have ended already.
         let deadline = drive.within(DISCONNECT);
@@ -74,5 +118,12 @@ impl<D: DataPath> Lane<D> {
         drop(link);
         let _ = drive.destroy(id, Time::NEVER);
         tags
+    }
+}
+
+fn unwatch<D: DataPath>(link: &Link<D>, registry: &Registry) {
+    for cq in [&link.sends, &link.receives] {
+        // It fails only for a descriptor that is not watched.
+        let _ = registry.deregister(&mut SourceFd(&cq.fd().as_raw_fd()));
     }
 }

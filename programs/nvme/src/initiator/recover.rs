@@ -52,13 +52,13 @@ impl<D: DataPath> Initiator<D> {
         let mut requests = Vec::new();
         for lane in &mut self.lanes {
             for tag in lane.end(self.driver.drive(), &self.registry) {
-                match tag {
-                    Tag::Request(request) => requests.push(request),
-                    // The next controller has its own.
-                    Tag::Step(_) | Tag::KeepAlive(_) | Tag::Event(_) | Tag::EventLog(_) => {}
+                // The next controller has the others of its own.
+                if let Tag::Request(request) = tag {
+                    requests.push(request);
                 }
             }
         }
+        requests.extend(self.end_reactors());
         requests.sort_by_key(|request| std::cmp::Reverse(request.ticket));
         for mut request in requests {
             request.failures += 1;

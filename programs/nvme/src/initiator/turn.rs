@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::{Dial, DialTo};
 use cmid_mio::proto::redial::Todo as RedialTodo;
-use cmid_mio::proto::{CmEvent, Event, Next, PrivateData, Time};
+use cmid_mio::proto::{Event, Next, PrivateData, Time};
 use mio::Token;
 
 use super::lane::Lane;
@@ -37,6 +37,7 @@ impl<D: DataPath> Initiator<D> {
     pub fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = self.driver.drive().within(Duration::ZERO);
         self.dispatch(now);
+        self.wake_reactors();
         let has_news = !self.ended.is_empty() || !self.happened.is_empty();
         if has_news || self.lanes.iter().any(|lane| lane.is_readable) {
             return Duration::ZERO;
@@ -64,6 +65,7 @@ impl<D: DataPath> Initiator<D> {
         for at in 0..self.lanes.len() {
             self.take_completions(at);
         }
+        self.take_news();
         while let Next::Deliver | Next::Again = self.driver.turn() {
             while let Some(event) = self.driver.drive().next_event(self.channel) {
                 self.take_event(event);
@@ -72,6 +74,7 @@ impl<D: DataPath> Initiator<D> {
         let now = self.driver.drive().within(Duration::ZERO);
         self.pass_time(now);
         self.dispatch(now);
+        self.wake_reactors();
     }
 
     fn pass_time(&mut self, now: Time) {
@@ -143,7 +146,10 @@ impl<D: DataPath> Initiator<D> {
         let keep_alive = self.options.settings.keep_alive;
         self.alive = if keep_alive.is_zero() { Time::NEVER } else { now.after(keep_alive / 2) };
         self.tell(Happened::Live);
-        self.send(0, Tag::Event(async_event()));
+        match self.hand_over() {
+            Ok(()) => self.send(0, Tag::Event(async_event())),
+            Err(loss) => self.lose(loss),
+        }
     }
 
     fn dial(&mut self, request: CmRequest) {
@@ -179,9 +185,8 @@ impl<D: DataPath> Initiator<D> {
         let Some(lane) = self.lanes.get_mut(at) else { return };
         let qid = lane.qid;
         let Some((mut dial, request)) = lane.dial.take() else {
-            // These events do not end a connection.
-            if !matches!(event.cm(), Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established)) {
-                self.lose(Loss::Ended { qid, event: event.to_string() });
+            if let Some(loss) = Loss::of_event(qid, &event) {
+                self.lose(loss);
             }
             return;
         };
@@ -218,25 +223,18 @@ impl<D: DataPath> Initiator<D> {
 
     fn take_completions(&mut self, at: usize) {
         let Some(lane) = self.lanes.get_mut(at) else { return };
-        if !std::mem::take(&mut lane.is_readable) {
-            return;
-        }
-        let (qid, mut over) = (lane.qid, Vec::new());
-        let Some((_, link)) = &mut lane.link else { return };
-        let polled = link.poll(&mut over);
-        if let Ok(more) = polled {
-            lane.is_readable = more;
-        }
+        let mut over = Vec::new();
+        let polled = lane.poll(&mut over);
         // What has ended before an error has ended.
         for over in over {
             self.take_over(over);
         }
-        if let Err(error) = polled {
-            self.lose(Loss::Link { qid, error });
+        if let Err(loss) = polled {
+            self.lose(loss);
         }
     }
 
-    fn take_over(&mut self, over: Over) {
+    pub(super) fn take_over(&mut self, over: Over) {
         let Over { tag, response } = over;
         match tag {
             Tag::Step(command) => {
@@ -329,6 +327,9 @@ impl<D: DataPath> Initiator<D> {
 
     /// Sends a request. Returns false if it waits again.
     fn try_send(&mut self, at: usize, request: Request, deadline: Time) -> bool {
+        if self.lanes.get(at).is_some_and(|lane| lane.away.is_some()) {
+            return self.give(at, request, deadline);
+        }
         let Some((_, link)) = self.lanes.get_mut(at).and_then(|lane| lane.link.as_mut()) else {
             self.waiting_of(request.on).push_front(request);
             return false;
