@@ -1,5 +1,6 @@
 //! The place of a queue, with or without a connection.
 
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
@@ -12,21 +13,12 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use super::Loss;
-use super::link::{Link, Over};
+use super::link::{Link, Over, Unsent};
 use super::request::Tag;
 use crate::wire::CmRequest;
 
 /// The time limit of a disconnect.
 const DISCONNECT: Duration = Duration::from_secs(2);
-
-/// A queue that a reactor serves.
-#[derive(Clone, Copy)]
-pub(super) struct Away {
-    pub(super) reactor: usize,
-    slots: usize,
-    /// The commands that it has.
-    pub(super) outstanding: usize,
-}
 
 pub(super) struct Lane<D: DataPath> {
     pub(super) qid: u16,
@@ -34,15 +26,17 @@ pub(super) struct Lane<D: DataPath> {
     /// A connection under way.
     pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
     pub(super) link: Option<(IdKey, Link<D>)>,
-    /// The reactor that has the connection, instead of `link`.
-    pub(super) away: Option<Away>,
+    /// On a reactor: what it was given, with deadlines. A send may complete after the end of its command.
+    pub(super) waiting: VecDeque<(Tag, Time)>,
+    /// If a reactor has the connection instead: how many commands it takes.
+    pub(super) away: Option<usize>,
     /// Whether the CQs may have completions.
     pub(super) is_readable: bool,
 }
 
 impl<D: DataPath> Lane<D> {
     pub(super) fn new(qid: u16, token: Token) -> Self {
-        Lane { qid, token, dial: None, link: None, away: None, is_readable: false }
+        Lane { qid, token, dial: None, link: None, waiting: VecDeque::new(), away: None, is_readable: false }
     }
 
     /// Whether an event of this id is for this lane.
@@ -53,11 +47,8 @@ impl<D: DataPath> Lane<D> {
 
     /// Returns how many commands can be sent.
     pub(super) fn room(&self) -> usize {
-        if let Some(away) = &self.away {
-            return away.slots.saturating_sub(away.outstanding);
-        }
         let queue = self.link.as_ref().map(|(_, link)| &link.queue).filter(|queue| queue.has_room());
-        queue.map_or(0, |queue| queue.slots() - queue.outstanding())
+        self.away.unwrap_or_else(|| queue.map_or(0, |queue| queue.slots() - queue.outstanding()))
     }
 
     /// Takes an established connection.
@@ -70,13 +61,12 @@ impl<D: DataPath> Lane<D> {
         fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), self.token, Interest::READABLE))
     }
 
-    /// Releases the connection for this reactor. Nothing is outstanding on it. If an error is returned, the connection is here.
+    /// Releases the connection for a reactor. Nothing is outstanding on it. If an error is returned, the connection is here.
     #[allow(clippy::type_complexity, reason = "the parts of a command to the reactor")]
     pub(super) fn release(
         &mut self,
         drive: &mut Drive<D, Tokens>,
         registry: &Registry,
-        reactor: usize,
     ) -> Result<Option<(ReleasedId<D::Handle>, Link<D>)>, Error> {
         let Some((id, _)) = self.link.as_ref() else { return Ok(None) };
         let id = *id;
@@ -86,7 +76,7 @@ impl<D: DataPath> Lane<D> {
         let Some((_, link)) = self.link.take() else { return Ok(None) };
         unwatch(&link, registry);
         self.is_readable = false;
-        self.away = Some(Away { reactor, slots: link.queue.slots(), outstanding: 0 });
+        self.away = Some(link.queue.slots());
         Ok(Some((released, link)))
     }
 
@@ -101,6 +91,17 @@ impl<D: DataPath> Lane<D> {
         Ok(())
     }
 
+    /// Sends what waits, as far as there is room.
+    pub(super) fn send_waiting(&mut self) -> Result<(), Loss> {
+        let (qid, Some((_, link))) = (self.qid, &mut self.link) else { return Ok(()) };
+        while let Some((tag, deadline)) = self.waiting.pop_front() {
+            let Some(Unsent { tag, error }) = link.send(tag, deadline) else { continue };
+            self.waiting.push_front((tag, deadline));
+            return error.map_or(Ok(()), |error| Err(Loss::Link { qid, error }));
+        }
+        Ok(())
+    }
+
     /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
     pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<Tag> {
         self.is_readable = false;
@@ -108,9 +109,10 @@ impl<D: DataPath> Lane<D> {
             // The id may be gone already.
             let _ = dial.cancel(drive);
         }
-        let Some((id, mut link)) = self.link.take() else { return Vec::new() };
+        let mut tags: Vec<Tag> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
+        let Some((id, mut link)) = self.link.take() else { return tags };
         unwatch(&link, registry);
-        let tags = link.queue.drain();
+        tags.extend(link.queue.drain());
         // The connection may have ended already.
         let deadline = drive.within(DISCONNECT);
         let _ = drive.disconnect(id, deadline);

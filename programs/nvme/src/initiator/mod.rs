@@ -284,5 +284,6 @@ impl<D: DataPath> Initiator<D> {
 impl<D: DataPath> Drop for Initiator<D> {
     fn drop(&mut self) {
         self.end_lanes();
+        self.reactors.drain(..).for_each(Reactor::stop);
     }
 }

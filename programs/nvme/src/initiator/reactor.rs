@@ -5,7 +5,6 @@
 //! and is told what has ended. If one queue is lost, it has all of them ended, and waits until they are: what was outstanding comes back
 //! to it, and is sent again on the next connections only.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -18,7 +17,7 @@ use cmid_mio::{Config, Mio, Waker};
 use mio::{Events, Poll, Token};
 
 use super::lane::Lane;
-use super::link::{Link, Over, Unsent};
+use super::link::{Link, Over};
 use super::request::Tag;
 use super::{CHANNELS, Loss};
 
@@ -50,13 +49,12 @@ pub(super) enum News {
 
 /// The initiator's side of a reactor.
 pub(super) struct Reactor<D: DataPath> {
-    /// `None` only while it is dropped.
-    commands: Option<Sender<Command<D>>>,
+    commands: Sender<Command<D>>,
     pub(super) news: Receiver<News>,
     waker: Waker,
     /// Whether it got commands since it was last woken.
     has_commands: bool,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 impl<D: DataPath + 'static> Reactor<D> {
@@ -71,7 +69,7 @@ impl<D: DataPath + 'static> Reactor<D> {
             poll,
             driver,
             channel: on,
-            queues: Vec::new(),
+            lanes: Vec::new(),
             limit,
             look: Time::NEVER,
             is_lost: false,
@@ -81,21 +79,15 @@ impl<D: DataPath + 'static> Reactor<D> {
             has_news: false,
         };
         let thread = std::thread::Builder::new().name("nvme reactor".to_owned()).spawn(move || serving.run())?;
-        Ok(Reactor { commands: Some(commands), news, waker, has_commands: false, thread: Some(thread) })
+        Ok(Reactor { commands, news, waker, has_commands: false, thread })
     }
 }
 
 impl<D: DataPath> Reactor<D> {
     /// Gives it a command, for which it is woken later. Returns the command if the thread has ended.
-    pub(super) fn give(&mut self, command: Command<D>) -> Result<(), Option<Command<D>>> {
-        let Some(commands) = &self.commands else { return Err(Some(command)) };
+    pub(super) fn give(&mut self, command: Command<D>) -> Result<(), Command<D>> {
         self.has_commands = true;
-        commands.send(command).map_err(|refused| Some(refused.0))
-    }
-
-    /// Whether the thread has ended: it has panicked.
-    pub(super) fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.commands.send(command).map_err(|refused| refused.0)
     }
 
     /// Wakes it if it has commands.
@@ -104,22 +96,14 @@ impl<D: DataPath> Reactor<D> {
             self.waker.wake();
         }
     }
-}
 
-impl<D: DataPath> Drop for Reactor<D> {
-    fn drop(&mut self) {
-        // The thread ends with its queue.
-        self.commands = None;
+    /// Waits until its thread has ended.
+    pub(super) fn stop(self) {
+        drop(self.commands);
         self.waker.wake();
-        // It has panicked, which it has told.
-        let _ = self.thread.take().map(JoinHandle::join);
+        // It has panicked, and told so.
+        let _ = self.thread.join();
     }
-}
-
-/// A queue with its connection, and what waits for room on it: a send may complete after the end of its command.
-struct Served<D: DataPath> {
-    lane: Lane<D>,
-    waiting: VecDeque<(Tag, Time)>,
 }
 
 /// The thread's side.
@@ -127,7 +111,7 @@ struct Serving<D: DataPath> {
     poll: Poll,
     driver: Mio<D>,
     channel: ChannelKey,
-    queues: Vec<Served<D>>,
+    lanes: Vec<Lane<D>>,
     /// The time limit of a command, for the message.
     limit: Duration,
     /// When deadlines are looked at next.
@@ -148,17 +132,20 @@ impl<D: DataPath> Serving<D> {
             if std::mem::take(&mut self.has_news) {
                 self.initiator.wake();
             }
-            let is_busy = !self.is_lost && self.queues.iter().any(|queue| queue.lane.is_readable);
             let now = self.driver.drive().within(Duration::ZERO);
-            let due = if is_busy { now } else { now.after(POLL).min(self.look) };
+            let due = match self.lanes.iter().any(|lane| lane.is_readable) {
+                _ if self.is_lost => now.after(POLL),
+                true => now,
+                false => now.after(POLL).min(self.look),
+            };
             match self.poll.poll(&mut events, self.driver.timeout_until(due)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => self.lose(error.into()),
                 _ => {}
             }
             for event in &events {
                 let Token(token) = event.token();
-                match self.queues.iter_mut().find(|queue| queue.lane.token.0 == token) {
-                    Some(queue) => queue.lane.is_readable = true,
+                match self.lanes.iter_mut().find(|lane| lane.token.0 == token) {
+                    Some(lane) => lane.is_readable = true,
                     // Those of its channels and of its waker; and of queues that have ended.
                     None => _ = self.driver.handle(event),
                 }
@@ -186,8 +173,8 @@ impl<D: DataPath> Serving<D> {
                 Ok(Command::Serve { qid, id, link }) => self.serve(qid, id, link),
                 Ok(Command::Send { qid, tag, deadline }) => {
                     // There is one: it was served before.
-                    if let Some(queue) = self.queues.iter_mut().find(|queue| queue.lane.qid == qid) {
-                        queue.waiting.push_back((tag, deadline));
+                    if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.qid == qid) {
+                        lane.waiting.push_back((tag, deadline));
                     }
                 }
                 Ok(Command::End) => {
@@ -208,7 +195,7 @@ impl<D: DataPath> Serving<D> {
             let watched = lane.set(id, link, self.poll.registry());
             drive.migrate(id, Some(self.channel), Time::NEVER).map(|_done| watched)
         });
-        self.queues.push(Served { lane, waiting: VecDeque::new() });
+        self.lanes.push(lane);
         self.look = Time::ZERO;
         match moved {
             Ok(Ok(())) => {}
@@ -219,22 +206,19 @@ impl<D: DataPath> Serving<D> {
 
     /// Ends all queues, and returns what was outstanding or waited.
     fn end(&mut self) -> Vec<Tag> {
-        let mut tags = Vec::new();
-        for Served { mut lane, waiting } in self.queues.drain(..) {
-            tags.extend(lane.end(self.driver.drive(), self.poll.registry()));
-            tags.extend(waiting.into_iter().map(|(tag, _)| tag));
-        }
+        let (drive, registry) = (self.driver.drive(), self.poll.registry());
+        let tags = self.lanes.drain(..).flat_map(|mut lane| lane.end(drive, registry)).collect();
         (self.look, self.is_lost) = (Time::NEVER, false);
         tags
     }
 
     fn turn(&mut self) {
         if !self.is_lost {
-            self.turn_queues();
+            self.turn_lanes();
         }
         while let Next::Deliver | Next::Again = self.driver.turn() {
             while let Some(event) = self.driver.drive().next_event(self.channel) {
-                let of = self.queues.iter().find(|queue| queue.lane.has(event.id)).map(|queue| queue.lane.qid);
+                let of = self.lanes.iter().find(|lane| lane.has(event.id)).map(|lane| lane.qid);
                 if let Some(loss) = of.and_then(|qid| Loss::of_event(qid, &event)) {
                     self.lose(loss);
                 }
@@ -242,19 +226,16 @@ impl<D: DataPath> Serving<D> {
         }
     }
 
-    fn turn_queues(&mut self) {
+    fn turn_lanes(&mut self) {
         let now = self.driver.drive().within(Duration::ZERO);
         let looks = now >= self.look;
         if looks {
             self.look = now.after(LOOK);
         }
-        for at in 0..self.queues.len() {
-            let Some(Served { lane, waiting }) = self.queues.get_mut(at) else { return };
+        for at in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get_mut(at) else { return };
             let (qid, mut over) = (lane.qid, Vec::new());
-            let mut served = lane.poll(&mut over);
-            if served.is_ok() {
-                served = send(lane, waiting);
-            }
+            let served = lane.poll(&mut over).and_then(|()| lane.send_waiting());
             let is_late = looks && lane.link.as_ref().is_some_and(|(_, link)| link.queue.overdue(now).is_some());
             // What has ended before an error has ended.
             over.into_iter().for_each(|over| self.tell(News::Over(qid, over)));
@@ -265,15 +246,4 @@ impl<D: DataPath> Serving<D> {
             }
         }
     }
-}
-
-/// Sends what waits, as far as there is room.
-fn send<D: DataPath>(lane: &mut Lane<D>, waiting: &mut VecDeque<(Tag, Time)>) -> Result<(), Loss> {
-    let (qid, Some((_, link))) = (lane.qid, &mut lane.link) else { return Ok(()) };
-    while let Some((tag, deadline)) = waiting.pop_front() {
-        let Some(Unsent { tag, error }) = link.send(tag, deadline) else { continue };
-        waiting.push_front((tag, deadline));
-        return error.map_or(Ok(()), |error| Err(Loss::Link { qid, error }));
-    }
-    Ok(())
 }

@@ -328,7 +328,7 @@ impl<D: DataPath> Initiator<D> {
     /// Sends a request. Returns false if it waits again.
     fn try_send(&mut self, at: usize, request: Request, deadline: Time) -> bool {
         if self.lanes.get(at).is_some_and(|lane| lane.away.is_some()) {
-            return self.give(at, request, deadline);
+            return self.give(at as u16, request, deadline);
         }
         let Some((_, link)) = self.lanes.get_mut(at).and_then(|lane| lane.link.as_mut()) else {
             self.waiting_of(request.on).push_front(request);
