@@ -24,23 +24,19 @@ impl<D: DataPath> Initiator<D> {
         Ok(())
     }
 
-    /// Sends a request on a queue that a reactor has. Returns false if it waits again.
-    pub(super) fn give(&mut self, qid: u16, request: Request, deadline: Time) -> bool {
+    /// Sends a request on a queue that a reactor has. With an error it waits again.
+    pub(super) fn give(&mut self, qid: u16, request: Request, deadline: Time) -> Result<(), Loss> {
         let command = Command::Send { qid, tag: Tag::Request(request), deadline };
-        let reactor = reactor_of(qid, self.reactors.len()).and_then(|at| self.reactors.get_mut(at));
-        let given = match reactor {
+        let given = match reactor_of(qid, self.reactors.len()).and_then(|at| self.reactors.get_mut(at)) {
             Some(reactor) => reactor.give(command),
             None => Err(command),
         };
-        let Err(refused) = given else {
-            self.change_room(qid, -1);
-            return true;
-        };
-        if let Command::Send { tag: Tag::Request(request), .. } = refused {
+        if let Err(Command::Send { tag: Tag::Request(request), .. }) = given {
             self.waiting_of(request.on).push_front(request);
+            return Err(Loss::Reactor);
         }
-        self.lose(Loss::Reactor);
-        false
+        self.change_room(qid, -1);
+        Ok(())
     }
 
     fn change_room(&mut self, qid: u16, by: isize) {

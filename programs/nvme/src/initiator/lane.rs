@@ -26,7 +26,7 @@ pub(super) struct Lane<D: DataPath> {
     /// A connection under way.
     pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
     pub(super) link: Option<(IdKey, Link<D>)>,
-    /// On a reactor: what it was given, with deadlines. A send may complete after the end of its command.
+    /// What waits for room, with deadlines: the controller may tell late how far it has read the ring.
     pub(super) waiting: VecDeque<(Tag, Time)>,
     /// If a reactor has the connection instead: how many commands it takes.
     pub(super) away: Option<usize>,
@@ -48,7 +48,9 @@ impl<D: DataPath> Lane<D> {
     /// Returns how many commands can be sent.
     pub(super) fn room(&self) -> usize {
         let queue = self.link.as_ref().map(|(_, link)| &link.queue).filter(|queue| queue.has_room());
-        self.away.unwrap_or_else(|| queue.map_or(0, |queue| queue.slots() - queue.outstanding()))
+        self.away.unwrap_or_else(|| {
+            queue.map_or(0, |queue| (queue.slots() - queue.outstanding()).saturating_sub(self.waiting.len()))
+        })
     }
 
     /// Takes an established connection.
@@ -80,19 +82,21 @@ impl<D: DataPath> Lane<D> {
         Ok(Some((released, link)))
     }
 
-    /// Takes completions, if there may be some. Those before an error are in `over`.
-    pub(super) fn poll(&mut self, over: &mut Vec<Over>) -> Result<(), Loss> {
-        let (was_readable, Some((_, link))) = (std::mem::take(&mut self.is_readable), &mut self.link) else {
-            return Ok(());
-        };
-        if was_readable {
+    /// Takes completions, if there may be some, and sends what waits. What has ended before an error is in `over`.
+    pub(super) fn serve(&mut self, over: &mut Vec<Over>) -> Result<(), Loss> {
+        if let (true, Some((_, link))) = (std::mem::take(&mut self.is_readable), &mut self.link) {
             self.is_readable = link.poll(over).map_err(|error| Loss::Link { qid: self.qid, error })?;
         }
-        Ok(())
+        self.send_waiting()
     }
 
-    /// Sends what waits, as far as there is room.
-    pub(super) fn send_waiting(&mut self) -> Result<(), Loss> {
+    /// Sends a command, or keeps it until there is room.
+    pub(super) fn send(&mut self, tag: Tag, deadline: Time) -> Result<(), Loss> {
+        self.waiting.push_back((tag, deadline));
+        self.send_waiting()
+    }
+
+    fn send_waiting(&mut self) -> Result<(), Loss> {
         let (qid, Some((_, link))) = (self.qid, &mut self.link) else { return Ok(()) };
         while let Some((tag, deadline)) = self.waiting.pop_front() {
             let Some(Unsent { tag, error }) = link.send(tag, deadline) else { continue };

@@ -235,7 +235,7 @@ impl<D: DataPath> Serving<D> {
         for at in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(at) else { return };
             let (qid, mut over) = (lane.qid, Vec::new());
-            let served = lane.poll(&mut over).and_then(|()| lane.send_waiting());
+            let served = lane.serve(&mut over);
             let is_late = looks && lane.link.as_ref().is_some_and(|(_, link)| link.queue.overdue(now).is_some());
             // What has ended before an error has ended.
             over.into_iter().for_each(|over| self.tell(News::Over(qid, over)));

@@ -9,7 +9,7 @@ use cmid_mio::proto::{Event, Next, PrivateData, Time};
 use mio::Token;
 
 use super::lane::Lane;
-use super::link::{Link, Over, Shape, Unsent};
+use super::link::{Link, Over, Shape};
 use super::request::{Answer, Request, Tag};
 use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
 use crate::controller::{ADMIN_SIZE, Controller, Todo};
@@ -224,7 +224,7 @@ impl<D: DataPath> Initiator<D> {
     fn take_completions(&mut self, at: usize) {
         let Some(lane) = self.lanes.get_mut(at) else { return };
         let mut over = Vec::new();
-        let polled = lane.poll(&mut over);
+        let polled = lane.serve(&mut over);
         // What has ended before an error has ended.
         for over in over {
             self.take_over(over);
@@ -283,10 +283,8 @@ impl<D: DataPath> Initiator<D> {
             Tag::KeepAlive(_) => self.driver.drive().within(self.options.settings.keep_alive),
             Tag::Step(_) | Tag::EventLog(_) | Tag::Request(_) => self.driver.drive().within(self.options.timeout),
         };
-        let Some(lane) = self.lanes.get_mut(at) else { return };
-        let (qid, Some((_, link))) = (lane.qid, &mut lane.link) else { return };
-        if let Some(Unsent { error: Some(error), .. }) = link.send(tag, deadline) {
-            self.lose(Loss::Link { qid, error });
+        if let Some(Err(loss)) = self.lanes.get_mut(at).map(|lane| lane.send(tag, deadline)) {
+            self.lose(loss);
         }
     }
 
@@ -325,22 +323,12 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
-    /// Sends a request. Returns false if it waits again.
+    /// Sends a request. Returns false if the connection is lost.
     fn try_send(&mut self, at: usize, request: Request, deadline: Time) -> bool {
-        if self.lanes.get(at).is_some_and(|lane| lane.away.is_some()) {
-            return self.give(at as u16, request, deadline);
-        }
-        let Some((_, link)) = self.lanes.get_mut(at).and_then(|lane| lane.link.as_mut()) else {
-            self.waiting_of(request.on).push_front(request);
-            return false;
+        let sent = match self.lanes.get_mut(at) {
+            Some(lane) if lane.away.is_none() => lane.send(Tag::Request(request), deadline),
+            _ => self.give(at as u16, request, deadline),
         };
-        let Some(Unsent { tag, error }) = link.send(Tag::Request(request), deadline) else { return true };
-        if let Tag::Request(request) = tag {
-            self.waiting_of(request.on).push_front(request);
-        }
-        if let Some(error) = error {
-            self.lose(Loss::Link { qid: at as u16, error });
-        }
-        false
+        sent.map_err(|loss| self.lose(loss)).is_ok()
     }
 }
