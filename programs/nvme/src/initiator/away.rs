@@ -17,8 +17,8 @@ impl<D: DataPath> Initiator<D> {
             let qid = lane.qid;
             let Some(reactor) = reactor_of(qid, count).and_then(|at| self.reactors.get_mut(at)) else { break };
             let released = lane.release(self.driver.drive(), &self.registry);
-            if let Some((id, link)) = released.map_err(|error| Loss::Moved { qid, error })? {
-                reactor.give(Command::Serve { qid, id, link }).map_err(|_| Loss::Reactor)?;
+            if let Some(command) = released.map_err(|error| Loss::Moved { qid, error })? {
+                reactor.give(command).map_err(|_| Loss::Reactor)?;
             }
         }
         Ok(())
@@ -42,12 +42,6 @@ impl<D: DataPath> Initiator<D> {
     fn change_room(&mut self, qid: u16, by: isize) {
         if let Some(room) = self.lanes.get_mut(usize::from(qid)).and_then(|lane| lane.away.as_mut()) {
             *room = room.saturating_add_signed(by);
-        }
-    }
-
-    pub(super) fn wake_reactors(&mut self) {
-        for reactor in &mut self.reactors {
-            reactor.wake();
         }
     }
 

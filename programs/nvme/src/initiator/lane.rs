@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cmid_mio::Tokens;
 use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath};
-use cmid_mio::proto::drive::ReleasedId;
 use cmid_mio::proto::handshake::Dial;
 use cmid_mio::proto::{Drive, Error, IdKey, Time};
 use mio::unix::SourceFd;
@@ -14,6 +13,7 @@ use mio::{Interest, Registry, Token};
 
 use super::Loss;
 use super::link::{Link, Over, Unsent};
+use super::reactor::Command;
 use super::request::Tag;
 use crate::wire::CmRequest;
 
@@ -63,23 +63,21 @@ impl<D: DataPath> Lane<D> {
         fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), self.token, Interest::READABLE))
     }
 
-    /// Releases the connection for a reactor. Nothing is outstanding on it. If an error is returned, the connection is here.
-    #[allow(clippy::type_complexity, reason = "the parts of a command to the reactor")]
+    /// Releases the connection: what to give a reactor. Nothing is outstanding on it. With an error the connection is here.
     pub(super) fn release(
         &mut self,
         drive: &mut Drive<D, Tokens>,
         registry: &Registry,
-    ) -> Result<Option<(ReleasedId<D::Handle>, Link<D>)>, Error> {
-        let Some((id, _)) = self.link.as_ref() else { return Ok(None) };
-        let id = *id;
+    ) -> Result<Option<Command<D>>, Error> {
+        let Some((id, _)) = self.link else { return Ok(None) };
         // Its events are acked when they are delivered, so it is done at once.
         let _done = drive.migrate(id, None, Time::NEVER)?;
-        let released = drive.release(id)?;
+        let id = drive.release(id)?;
         let Some((_, link)) = self.link.take() else { return Ok(None) };
         unwatch(&link, registry);
         self.is_readable = false;
         self.away = Some(link.queue.slots());
-        Ok(Some((released, link)))
+        Ok(Some(Command::Serve { qid: self.qid, id, link }))
     }
 
     /// Takes completions, if there may be some, and sends what waits. What has ended before an error is in `over`.

@@ -19,13 +19,11 @@ use mio::{Events, Poll, Token};
 use super::lane::Lane;
 use super::link::{Link, Over};
 use super::request::Tag;
+use super::turn::LOOK;
 use super::{CHANNELS, Loss};
 
 /// The longest poll. Commands, completions, events and deadlines end it earlier.
 const POLL: Duration = Duration::from_secs(1);
-
-/// How often deadlines of commands are looked at, while there are queues.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What a reactor is to do, in this order.
 pub(super) enum Command<D: DataPath> {

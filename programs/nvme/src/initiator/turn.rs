@@ -10,6 +10,7 @@ use mio::Token;
 
 use super::lane::Lane;
 use super::link::{Link, Over, Shape};
+use super::reactor::Reactor;
 use super::request::{Answer, Request, Tag};
 use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
 use crate::controller::{ADMIN_SIZE, Controller, Todo};
@@ -18,7 +19,7 @@ use crate::wire::{
 };
 
 /// How often deadlines of commands are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// The bytes of a slot of the admin queue: what Identify returns.
 const ADMIN_TRANSFER: usize = 4096;
@@ -37,7 +38,7 @@ impl<D: DataPath> Initiator<D> {
     pub fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = self.driver.drive().within(Duration::ZERO);
         self.dispatch(now);
-        self.wake_reactors();
+        self.reactors.iter_mut().for_each(Reactor::wake);
         let has_news = !self.ended.is_empty() || !self.happened.is_empty();
         if has_news || self.lanes.iter().any(|lane| lane.is_readable) {
             return Duration::ZERO;
@@ -74,7 +75,7 @@ impl<D: DataPath> Initiator<D> {
         let now = self.driver.drive().within(Duration::ZERO);
         self.pass_time(now);
         self.dispatch(now);
-        self.wake_reactors();
+        self.reactors.iter_mut().for_each(Reactor::wake);
     }
 
     fn pass_time(&mut self, now: Time) {
