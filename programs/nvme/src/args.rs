@@ -81,6 +81,9 @@ pub(crate) struct Target {
     /// The entries of each I/O queue
     #[arg(short = 'Q', long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..=1024))]
     queue_size: u16,
+    /// The number of threads that serve the I/O queues, in turn; 0 for the loop that has the admin queue
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=128))]
+    reactors: u16,
     /// The keep-alive timeout in seconds; 0 for none
     #[arg(short = 'k', long, default_value_t = 5)]
     keep_alive_tmo: u16,
@@ -156,6 +159,7 @@ impl Target {
         // nvmet takes no keep-alive of a discovery controller that is not a persistent one.
         options.settings.keep_alive = Duration::ZERO;
         options.settings.queues = 0;
+        options.reactors = 0;
         options
     }
 
@@ -175,6 +179,7 @@ impl Target {
             transfer: usize::from(self.max_transfer) << 10,
             timeout: Duration::from_secs(self.io_timeout.into()),
             reconnect_delay: Duration::from_secs(self.reconnect_delay.into()),
+            reactors: self.reactors,
             ctrl_loss: u64::try_from(self.ctrl_loss_tmo).ok().map(Duration::from_secs),
         }
     }

@@ -10,11 +10,14 @@ use cmid_nvme::wire::{self, IdNamespace};
 use crate::args::Bench;
 use crate::session::Session;
 
-/// The processor time of this thread so far (`/proc/thread-self/schedstat`, in nanoseconds).
+/// The processor time of all threads so far (`/proc/self/task/*/schedstat`, in nanoseconds).
 fn processor_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text.split_whitespace().next().and_then(|word| word.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or(0))
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let times = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(times.sum())
 }
 
 pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()> {

@@ -51,7 +51,9 @@ impl Session {
             match happened {
                 Happened::Live => {
                     let queues = self.initiator.controller().map_or(0, |controller| controller.queues());
-                    eprintln!("connected: {queues} I/O queues");
+                    let away = self.initiator.queues_on_reactors();
+                    let of_them = if away > 0 { format!(", {away} of them on other reactors") } else { String::new() };
+                    eprintln!("connected: {queues} I/O queues{of_them}");
                 }
                 Happened::Lost(loss) => eprintln!("lost: {loss}; connects again"),
                 Happened::Event(event) => eprintln!("event: {event}"),

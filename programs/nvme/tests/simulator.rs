@@ -67,27 +67,62 @@ fn commands_beyond_the_limit_are_returned_until_ends_are_taken() {
 
 #[test]
 fn a_connection_that_is_lost_is_made_again_and_its_commands_are_sent_again() {
-    let mut world = World::live(2, |_| {});
-    world.disk.delay = 1_000_000;
-    let ticket = world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![9; BLOCK])).expect("room");
-    world.turn_until(|world| !world.disk.written.is_empty());
-    world.disk.delay = 0;
-    world.target.as_mut().expect("a target").cut(1);
-    let ended = world.ended();
-    assert_eq!((ended.ticket, ended.result.is_ok(), world.disk.written.len()), (ticket, true, 2));
-    assert!(world.happened.iter().any(|it| matches!(it, Happened::Lost(_))));
+    for reactors in [0, 2] {
+        let mut world = World::live(2, |options| options.reactors = reactors);
+        world.disk.delay = 1_000_000;
+        let ticket = world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![9; BLOCK])).expect("room");
+        world.turn_until(|world| !world.disk.written.is_empty());
+        world.disk.delay = 0;
+        world.target.as_mut().expect("a target").cut(1);
+        let ended = world.ended();
+        assert_eq!((ended.ticket, ended.result.is_ok(), world.disk.written.len()), (ticket, true, 2));
+        assert!(world.happened.iter().any(|it| matches!(it, Happened::Lost(_))));
+        assert_eq!(world.initiator.queues_on_reactors(), usize::from(reactors));
+    }
 }
 
 #[test]
 fn a_command_that_is_never_answered_fails_once_after_its_retries() {
-    let mut world = World::live(1, |options| options.timeout = Duration::from_millis(150));
-    world.disk.delay = 1_000_000;
-    let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
-    assert_eq!(failure, Failure::Lost(6));
-    let unanswered = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("not answered"));
-    assert_eq!(world.happened.iter().filter(unanswered).count(), 6);
-    world.disk.delay = 0;
-    world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
+    for reactors in [0, 1] {
+        let mut world = World::live(1, |options| {
+            (options.timeout, options.reactors) = (Duration::from_millis(150), reactors);
+        });
+        world.disk.delay = 1_000_000;
+        let failure = world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect_err("a failure");
+        assert_eq!(failure, Failure::Lost(6));
+        let unanswered =
+            |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("not answered"));
+        assert_eq!(world.happened.iter().filter(unanswered).count(), 6);
+        world.disk.delay = 0;
+        world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
+    }
+}
+
+#[test]
+fn queues_are_served_by_other_threads_than_the_one_that_connects_them() {
+    let mut world = World::live(5, |options| (options.reactors, options.settings.size) = (2, 4));
+    assert_eq!(world.initiator.queues_on_reactors(), 5);
+    let units = || (0..200_u64).map(|number| (number % 8 * 8, vec![number as u8; 8 * BLOCK]));
+    for (lba, data) in units() {
+        world.initiator.submit(On::Io, wire::write(1, lba, 8, data)).expect("room");
+    }
+    // Commands are sent by the reactors: the initiator does not turn.
+    world.initiator.before_poll(Duration::ZERO);
+    let start = Instant::now();
+    while world.disk.written.len() < 5 {
+        world.target.as_mut().expect("a target").turn(&mut world.disk);
+        assert!(start.elapsed() < Duration::from_secs(30), "the commands were not sent");
+    }
+    for _ in units() {
+        world.ended().result.expect("a write");
+    }
+    for unit in 0..8 {
+        let blocks = world.disk.bytes[unit * 8 * BLOCK..][..8 * BLOCK].to_vec();
+        let read = wire::read(1, 8 * unit as u64, 8, vec![0; blocks.len()]);
+        let answer = world.run(On::Io, read).result.expect("a read");
+        assert!(answer.data == blocks && usize::from(blocks[0]) % 8 == unit);
+    }
+    assert_eq!(world.happened.len(), 1, "{:?}", world.happened);
 }
 
 #[test]
@@ -169,12 +204,17 @@ fn an_event_of_the_controller_is_told_and_the_next_one_too() {
 }
 
 #[test]
-fn what_is_outstanding_at_a_close_ends() {
-    let mut world = World::live(1, |_| {});
-    world.disk.delay = 1_000_000;
-    let ticket = world.initiator.submit(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).expect("room");
-    (0..5).for_each(|_| world.turn());
-    world.initiator.close();
-    let ended = world.ended();
-    assert_eq!((ended.ticket, ended.result), (ticket, Err(Failure::GivenUp("closed".into()))));
+fn what_is_outstanding_at_a_close_ends_here_and_on_reactors() {
+    for reactors in [0, 2] {
+        let mut world = World::live(3, |options| options.reactors = reactors);
+        world.disk.delay = 1_000_000;
+        let read = || wire::read(1, 0, 1, vec![0; BLOCK]);
+        let tickets: Vec<_> = (0..9).map(|_| world.initiator.submit(On::Io, read()).expect("room")).collect();
+        (0..5).for_each(|_| world.turn());
+        world.initiator.close();
+        for ticket in tickets {
+            let ended = world.ended();
+            assert_eq!((ended.ticket, ended.result), (ticket, Err(Failure::GivenUp("closed".into()))));
+        }
+    }
 }

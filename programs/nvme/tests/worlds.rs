@@ -1,5 +1,5 @@
 //! Worlds over seeds: reads and writes while the target crashes, its link fails, its connections are cut, and its answers are
-//! late, in another order or refused. The history is judged.
+//! late, in another order or refused, with the queues in one loop or on up to four reactors. The history is judged.
 //!
 //! Each unit of blocks has one command at a time, so a read returns the last write that was acknowledged, or one of those after
 //! it whose end is not known. A write that was acknowledged is never executed again, nor is an earlier one after it.
@@ -65,6 +65,8 @@ impl Run {
         let world = World::live(3, |options| {
             options.timeout = Duration::from_millis(400);
             options.settings.size = 4;
+            // Also with more reactors than queues.
+            options.reactors = [0, 1, 2, 4][seed as usize % 4];
         });
         Run {
             world,

@@ -26,7 +26,7 @@ told() { grep -q "$1" /tmp/errors || fail "it has not told: $1"; }
 connected() { [ "$(grep -c '^connected' /tmp/errors)" -ge "$1" ] || fail "it was not connected $1 times"; }
 
 echo "--- the target goes and comes back while blocks are written"
-in_background initiator bench --write --seconds 8 --queue-depth 8 -i 2 -c 1 -l 30 -k 2
+in_background initiator bench --write --seconds 8 --queue-depth 8 -i 4 --reactors 2 -c 1 -l 30 -k 2
 unlink_port
 sleep 2
 link_port

@@ -22,6 +22,16 @@ tail -c +513 /tmp/data | head -c 2000384 | cmp - /tmp/back || fail "other bytes 
 initiator flush || fail "flush"
 echo "written, read and flushed"
 
+# Each queue is connected by one thread, and served by another one.
+dd if=/dev/urandom of=/tmp/other bs=1M count=4 2>/dev/null
+initiator write -i 4 -Q 16 --reactors 2 --start-block 8192 --data /tmp/other 2>/tmp/errors || fail "write on reactors"
+grep -F "4 of them on other reactors" /tmp/errors || fail "the queues are not on other reactors"
+# Not from the page cache, which reads ahead.
+dd if=/dev/ram0 of=/tmp/back bs=1M skip=4 count=4 iflag=direct 2>/dev/null
+cmp /tmp/other /tmp/back || fail "the reactors have written other bytes"
+initiator read -i 3 --reactors 3 --start-block 8192 --data-size 4194304 --data /tmp/back || fail "read on reactors"
+cmp /tmp/other /tmp/back || fail "the reactors have read other bytes"
+
 refused "invalid parameters: is the NQN right?" timeout 60 "$ours" id-ctrl -a $target -n nqn.2014-08.org.cmid:none
 refused "there are [1]" initiator id-ns --namespace-id 7
 refused "the namespace has only 65536 blocks" initiator write --start-block 65535 --data /tmp/short

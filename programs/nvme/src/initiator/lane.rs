@@ -1,16 +1,19 @@
 //! The place of a queue, with or without a connection.
 
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use cmid_mio::Tokens;
 use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath};
 use cmid_mio::proto::handshake::Dial;
-use cmid_mio::proto::{Drive, IdKey, Time};
+use cmid_mio::proto::{Drive, Error, IdKey, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use super::link::Link;
+use super::Loss;
+use super::link::{Link, Over, Unsent};
+use super::reactor::Command;
 use super::request::Tag;
 use crate::wire::CmRequest;
 
@@ -23,13 +26,17 @@ pub(super) struct Lane<D: DataPath> {
     /// A connection under way.
     pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
     pub(super) link: Option<(IdKey, Link<D>)>,
+    /// What waits for room, with deadlines: the controller may tell late how far it has read the ring.
+    pub(super) waiting: VecDeque<(Tag, Time)>,
+    /// If a reactor has the connection instead: how many commands it takes.
+    pub(super) away: Option<usize>,
     /// Whether the CQs may have completions.
     pub(super) is_readable: bool,
 }
 
 impl<D: DataPath> Lane<D> {
     pub(super) fn new(qid: u16, token: Token) -> Self {
-        Lane { qid, token, dial: None, link: None, is_readable: false }
+        Lane { qid, token, dial: None, link: None, waiting: VecDeque::new(), away: None, is_readable: false }
     }
 
     /// Whether an event of this id is for this lane.
@@ -41,7 +48,9 @@ impl<D: DataPath> Lane<D> {
     /// Returns how many commands can be sent.
     pub(super) fn room(&self) -> usize {
         let queue = self.link.as_ref().map(|(_, link)| &link.queue).filter(|queue| queue.has_room());
-        queue.map_or(0, |queue| queue.slots() - queue.outstanding())
+        self.away.unwrap_or_else(|| {
+            queue.map_or(0, |queue| (queue.slots() - queue.outstanding()).saturating_sub(self.waiting.len()))
+        })
     }
 
     /// Takes an established connection.
@@ -54,6 +63,47 @@ impl<D: DataPath> Lane<D> {
         fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), self.token, Interest::READABLE))
     }
 
+    /// Releases the connection: what to give a reactor. Nothing is outstanding on it. With an error the connection is here.
+    pub(super) fn release(
+        &mut self,
+        drive: &mut Drive<D, Tokens>,
+        registry: &Registry,
+    ) -> Result<Option<Command<D>>, Error> {
+        let Some((id, _)) = self.link else { return Ok(None) };
+        // Its events are acked when they are delivered, so it is done at once.
+        let _done = drive.migrate(id, None, Time::NEVER)?;
+        let id = drive.release(id)?;
+        let Some((_, link)) = self.link.take() else { return Ok(None) };
+        unwatch(&link, registry);
+        self.is_readable = false;
+        self.away = Some(link.queue.slots());
+        Ok(Some(Command::Serve { qid: self.qid, id, link }))
+    }
+
+    /// Takes completions, if there may be some, and sends what waits. What has ended before an error is in `over`.
+    pub(super) fn serve(&mut self, over: &mut Vec<Over>) -> Result<(), Loss> {
+        if let (true, Some((_, link))) = (std::mem::take(&mut self.is_readable), &mut self.link) {
+            self.is_readable = link.poll(over).map_err(|error| Loss::Link { qid: self.qid, error })?;
+        }
+        self.send_waiting()
+    }
+
+    /// Sends a command, or keeps it until there is room.
+    pub(super) fn send(&mut self, tag: Tag, deadline: Time) -> Result<(), Loss> {
+        self.waiting.push_back((tag, deadline));
+        self.send_waiting()
+    }
+
+    fn send_waiting(&mut self) -> Result<(), Loss> {
+        let (qid, Some((_, link))) = (self.qid, &mut self.link) else { return Ok(()) };
+        while let Some((tag, deadline)) = self.waiting.pop_front() {
+            let Some(Unsent { tag, error }) = link.send(tag, deadline) else { continue };
+            self.waiting.push_front((tag, deadline));
+            return error.map_or(Ok(()), |error| Err(Loss::Link { qid, error }));
+        }
+        Ok(())
+    }
+
     /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
     pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<Tag> {
         self.is_readable = false;
@@ -61,12 +111,10 @@ impl<D: DataPath> Lane<D> {
             // The id may be gone already.
             let _ = dial.cancel(drive);
         }
-        let Some((id, mut link)) = self.link.take() else { return Vec::new() };
-        for cq in [&link.sends, &link.receives] {
-            // It fails only for a descriptor that is not watched.
-            let _ = registry.deregister(&mut SourceFd(&cq.fd().as_raw_fd()));
-        }
-        let tags = link.queue.drain();
+        let mut tags: Vec<Tag> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
+        let Some((id, mut link)) = self.link.take() else { return tags };
+        unwatch(&link, registry);
+        tags.extend(link.queue.drain());
         // The connection may have ended already.
         let deadline = drive.within(DISCONNECT);
         let _ = drive.disconnect(id, deadline);
@@ -74,5 +122,12 @@ impl<D: DataPath> Lane<D> {
         drop(link);
         let _ = drive.destroy(id, Time::NEVER);
         tags
+    }
+}
+
+fn unwatch<D: DataPath>(link: &Link<D>, registry: &Registry) {
+    for cq in [&link.sends, &link.receives] {
+        // It fails only for a descriptor that is not watched.
+        let _ = registry.deregister(&mut SourceFd(&cq.fd().as_raw_fd()));
     }
 }

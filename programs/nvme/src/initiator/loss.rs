@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_mio::proto::CmEvent;
 use cmid_mio::proto::handshake::HandshakeError;
 use cmid_mio::proto::redial::Cause;
+use cmid_mio::proto::{CmEvent, Error, Event};
 
 use super::link::LinkError;
 use crate::controller::ControllerError;
@@ -67,6 +67,18 @@ pub enum Loss {
         /// The limit.
         limit: Duration,
     },
+    /// A connection was not moved to the reactor that is to serve it.
+    #[error("queue {qid}: {error}")]
+    Moved {
+        /// The queue.
+        qid: u16,
+        /// The error.
+        #[source]
+        error: Error,
+    },
+    /// A reactor has ended, which only a panic does.
+    #[error("a reactor has ended")]
+    Reactor,
     /// The keep-alive was not answered in time.
     #[error("the keep-alive was not answered within {0:?}")]
     KeepAlive(Duration),
@@ -90,6 +102,13 @@ impl Loss {
         Loss::Handshake { qid, error: Box::new(error) }
     }
 
+    /// The loss that an event of an established connection tells of.
+    pub(super) fn of_event(qid: u16, event: &Event) -> Option<Self> {
+        // These do not end it.
+        let is_news = matches!(event.cm(), Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established));
+        (!is_news).then(|| Loss::Ended { qid, event: event.to_string() })
+    }
+
     /// Whether another attempt can help, for [`Redial`](cmid_mio::proto::redial::Redial).
     pub(super) fn cause(&self) -> Cause {
         match self {
@@ -103,6 +122,8 @@ impl Loss {
             | Loss::Link { .. }
             | Loss::Ended { .. }
             | Loss::Unanswered { .. }
+            | Loss::Moved { .. }
+            | Loss::Reactor
             | Loss::KeepAlive(_)
             | Loss::Late
             | Loss::Poll(_) => Cause::Heals,

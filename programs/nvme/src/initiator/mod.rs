@@ -12,7 +12,7 @@
 //! use cmid_nvme::wire;
 //!
 //! /// Reads the first block of namespace 1, which has 512 bytes.
-//! fn first_block<D: DataPath>(device: D, options: Options) -> std::io::Result<Vec<u8>> {
+//! fn first_block<D: DataPath + 'static>(device: D, options: Options) -> std::io::Result<Vec<u8>> {
 //!     let (mut poll, mut events) = (mio::Poll::new()?, mio::Events::with_capacity(64));
 //!     let mut initiator = Initiator::new(device, poll.registry(), 0, options)?;
 //!     // It waits until the controller is live.
@@ -39,9 +39,11 @@
 //! }
 //! ```
 
+mod away;
 mod lane;
 mod link;
 mod loss;
+mod reactor;
 mod recover;
 mod request;
 mod turn;
@@ -64,6 +66,7 @@ pub use request::{Answer, Ended, Failure, On, Ticket};
 use crate::controller::{Controller, Settings};
 use crate::wire::{AsyncEvent, Command};
 use lane::Lane;
+use reactor::Reactor;
 use request::Request;
 
 /// The most requests that wait for a queue, or whose end was not taken; of the administrator as many again.
@@ -96,6 +99,9 @@ pub struct Options {
     pub reconnect_delay: Duration,
     /// How long to connect again (`ctrl_loss_tmo`); `None` without limit, zero for never. It limits the first attempt too.
     pub ctrl_loss: Option<Duration>,
+    /// How many threads serve the I/O queues, in turn, each with a poll of its own. With 0 the application's poll has them.
+    /// Connections are made in the application's poll, where the admin queue stays.
+    pub reactors: u16,
 }
 
 /// What has happened to the controller.
@@ -125,6 +131,7 @@ pub struct Initiator<D: DataPath> {
     redial: Redial,
     controller: Option<Controller>,
     lanes: Vec<Lane<D>>,
+    reactors: Vec<Reactor<D>>,
     /// The lane of the next I/O command.
     next_lane: usize,
     /// When the controller is asked again whether it is ready.
@@ -148,7 +155,7 @@ impl<D: DataPath> std::fmt::Debug for Initiator<D> {
     }
 }
 
-impl<D: DataPath> Initiator<D> {
+impl<D: DataPath + 'static> Initiator<D> {
     /// Returns how many tokens [`Initiator::new`] uses with so many I/O queues.
     #[must_use]
     pub fn tokens(queues: u16) -> usize {
@@ -159,14 +166,19 @@ impl<D: DataPath> Initiator<D> {
     /// [`turn`](Initiator::turn).
     ///
     /// # Errors
-    /// As [`Mio::new`] and [`Drive::open_channel`](cmid_mio::proto::Drive::open_channel): there is no RDMA device.
+    /// As [`Mio::new`] and [`Drive::open_channel`](cmid_mio::proto::Drive::open_channel): there is no RDMA device. Those of starting the
+    /// reactors.
     pub fn new(device: D, registry: &Registry, first_token: usize, options: Options) -> io::Result<Self> {
+        let siblings: Vec<D> = (0..options.reactors).map(|_| device.sibling()).collect();
         let lanes = usize::from(options.settings.queues) + 1;
         let channels = first_token + lanes;
         let config = Config { limits: Limits::default(), tokens: channels..channels + CHANNELS };
         let mut driver = Mio::new(device, registry, config)?;
         let registry = registry.try_clone()?;
         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+        let waker = driver.waker()?;
+        let start = |device| Reactor::start(device, options.settings.queues, options.timeout, waker.clone());
+        let reactors = siblings.into_iter().map(start).collect::<io::Result<_>>()?;
         let now = driver.drive().within(Duration::ZERO);
         let limits = RedialLimits {
             handshake: BRING_UP + options.timeout,
@@ -179,6 +191,7 @@ impl<D: DataPath> Initiator<D> {
         Ok(Initiator {
             redial: Redial::new(0, limits, now),
             lanes: (0..lanes).map(|qid| Lane::new(qid as u16, mio::Token(first_token + qid))).collect(),
+            reactors,
             options,
             registry,
             driver,
@@ -197,7 +210,9 @@ impl<D: DataPath> Initiator<D> {
             given_up: None,
         })
     }
+}
 
+impl<D: DataPath> Initiator<D> {
     /// Submits a command. Its end follows ([`Initiator::next_ended`]). It waits while there is no controller.
     ///
     /// # Errors
@@ -245,6 +260,12 @@ impl<D: DataPath> Initiator<D> {
         self.controller.as_ref().filter(|controller| controller.is_live())
     }
 
+    /// Returns how many I/O queues are served by [reactors](Options::reactors) now.
+    #[must_use]
+    pub fn queues_on_reactors(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.away.is_some()).count()
+    }
+
     /// Returns the most bytes of an I/O command; of one of the administrator it is 4096.
     #[must_use]
     pub fn transfer_max(&self) -> usize {
@@ -263,5 +284,6 @@ impl<D: DataPath> Initiator<D> {
 impl<D: DataPath> Drop for Initiator<D> {
     fn drop(&mut self) {
         self.end_lanes();
+        self.reactors.drain(..).for_each(Reactor::stop);
     }
 }

@@ -49,16 +49,13 @@ impl<D: DataPath> Initiator<D> {
         self.controller = None;
         self.wake = None;
         self.alive = Time::NEVER;
-        let mut requests = Vec::new();
+        let mut tags = self.end_reactors();
         for lane in &mut self.lanes {
-            for tag in lane.end(self.driver.drive(), &self.registry) {
-                match tag {
-                    Tag::Request(request) => requests.push(request),
-                    // The next controller has its own.
-                    Tag::Step(_) | Tag::KeepAlive(_) | Tag::Event(_) | Tag::EventLog(_) => {}
-                }
-            }
+            tags.extend(lane.end(self.driver.drive(), &self.registry));
         }
+        // The next controller has the others of its own.
+        let of = |tag| if let Tag::Request(request) = tag { Some(request) } else { None };
+        let mut requests: Vec<Request> = tags.into_iter().filter_map(of).collect();
         requests.sort_by_key(|request| std::cmp::Reverse(request.ticket));
         for mut request in requests {
             request.failures += 1;

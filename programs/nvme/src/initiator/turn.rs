@@ -5,11 +5,12 @@ use std::time::Duration;
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::{Dial, DialTo};
 use cmid_mio::proto::redial::Todo as RedialTodo;
-use cmid_mio::proto::{CmEvent, Event, Next, PrivateData, Time};
+use cmid_mio::proto::{Event, Next, PrivateData, Time};
 use mio::Token;
 
 use super::lane::Lane;
-use super::link::{Link, Over, Shape, Unsent};
+use super::link::{Link, Over, Shape};
+use super::reactor::Reactor;
 use super::request::{Answer, Request, Tag};
 use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
 use crate::controller::{ADMIN_SIZE, Controller, Todo};
@@ -18,7 +19,7 @@ use crate::wire::{
 };
 
 /// How often deadlines of commands are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// The bytes of a slot of the admin queue: what Identify returns.
 const ADMIN_TRANSFER: usize = 4096;
@@ -37,6 +38,7 @@ impl<D: DataPath> Initiator<D> {
     pub fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = self.driver.drive().within(Duration::ZERO);
         self.dispatch(now);
+        self.reactors.iter_mut().for_each(Reactor::wake);
         let has_news = !self.ended.is_empty() || !self.happened.is_empty();
         if has_news || self.lanes.iter().any(|lane| lane.is_readable) {
             return Duration::ZERO;
@@ -64,6 +66,7 @@ impl<D: DataPath> Initiator<D> {
         for at in 0..self.lanes.len() {
             self.take_completions(at);
         }
+        self.take_news();
         while let Next::Deliver | Next::Again = self.driver.turn() {
             while let Some(event) = self.driver.drive().next_event(self.channel) {
                 self.take_event(event);
@@ -72,6 +75,7 @@ impl<D: DataPath> Initiator<D> {
         let now = self.driver.drive().within(Duration::ZERO);
         self.pass_time(now);
         self.dispatch(now);
+        self.reactors.iter_mut().for_each(Reactor::wake);
     }
 
     fn pass_time(&mut self, now: Time) {
@@ -143,7 +147,10 @@ impl<D: DataPath> Initiator<D> {
         let keep_alive = self.options.settings.keep_alive;
         self.alive = if keep_alive.is_zero() { Time::NEVER } else { now.after(keep_alive / 2) };
         self.tell(Happened::Live);
-        self.send(0, Tag::Event(async_event()));
+        match self.hand_over() {
+            Ok(()) => self.send(0, Tag::Event(async_event())),
+            Err(loss) => self.lose(loss),
+        }
     }
 
     fn dial(&mut self, request: CmRequest) {
@@ -179,9 +186,8 @@ impl<D: DataPath> Initiator<D> {
         let Some(lane) = self.lanes.get_mut(at) else { return };
         let qid = lane.qid;
         let Some((mut dial, request)) = lane.dial.take() else {
-            // These events do not end a connection.
-            if !matches!(event.cm(), Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established)) {
-                self.lose(Loss::Ended { qid, event: event.to_string() });
+            if let Some(loss) = Loss::of_event(qid, &event) {
+                self.lose(loss);
             }
             return;
         };
@@ -218,25 +224,18 @@ impl<D: DataPath> Initiator<D> {
 
     fn take_completions(&mut self, at: usize) {
         let Some(lane) = self.lanes.get_mut(at) else { return };
-        if !std::mem::take(&mut lane.is_readable) {
-            return;
-        }
-        let (qid, mut over) = (lane.qid, Vec::new());
-        let Some((_, link)) = &mut lane.link else { return };
-        let polled = link.poll(&mut over);
-        if let Ok(more) = polled {
-            lane.is_readable = more;
-        }
+        let mut over = Vec::new();
+        let polled = lane.serve(&mut over);
         // What has ended before an error has ended.
         for over in over {
             self.take_over(over);
         }
-        if let Err(error) = polled {
-            self.lose(Loss::Link { qid, error });
+        if let Err(loss) = polled {
+            self.lose(loss);
         }
     }
 
-    fn take_over(&mut self, over: Over) {
+    pub(super) fn take_over(&mut self, over: Over) {
         let Over { tag, response } = over;
         match tag {
             Tag::Step(command) => {
@@ -285,10 +284,8 @@ impl<D: DataPath> Initiator<D> {
             Tag::KeepAlive(_) => self.driver.drive().within(self.options.settings.keep_alive),
             Tag::Step(_) | Tag::EventLog(_) | Tag::Request(_) => self.driver.drive().within(self.options.timeout),
         };
-        let Some(lane) = self.lanes.get_mut(at) else { return };
-        let (qid, Some((_, link))) = (lane.qid, &mut lane.link) else { return };
-        if let Some(Unsent { error: Some(error), .. }) = link.send(tag, deadline) {
-            self.lose(Loss::Link { qid, error });
+        if let Some(Err(loss)) = self.lanes.get_mut(at).map(|lane| lane.send(tag, deadline)) {
+            self.lose(loss);
         }
     }
 
@@ -327,19 +324,12 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
-    /// Sends a request. Returns false if it waits again.
+    /// Sends a request. Returns false if the connection is lost.
     fn try_send(&mut self, at: usize, request: Request, deadline: Time) -> bool {
-        let Some((_, link)) = self.lanes.get_mut(at).and_then(|lane| lane.link.as_mut()) else {
-            self.waiting_of(request.on).push_front(request);
-            return false;
+        let sent = match self.lanes.get_mut(at) {
+            Some(lane) if lane.away.is_none() => lane.send(Tag::Request(request), deadline),
+            _ => self.give(at as u16, request, deadline),
         };
-        let Some(Unsent { tag, error }) = link.send(Tag::Request(request), deadline) else { return true };
-        if let Tag::Request(request) = tag {
-            self.waiting_of(request.on).push_front(request);
-        }
-        if let Some(error) = error {
-            self.lose(Loss::Link { qid: at as u16, error });
-        }
-        false
+        sent.map_err(|loss| self.lose(loss)).is_ok()
     }
 }

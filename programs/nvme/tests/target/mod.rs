@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
-use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath as _};
-use cmid_mio::proto::handshake::{Incoming, Serve};
-use cmid_mio::proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, Limits, Next, PortSpace, Time};
+use cmid_mio::proto::datapath::{Attaching, CompletionQueue as _};
+use cmid_mio::proto::handshake::{Incoming, Session};
+use cmid_mio::proto::{Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, IdKey, Limits, Next, PortSpace};
 use cmid_mio::sim::SimDevice;
 use cmid_mio::{Config, Mio};
 use cmid_nvme::wire::{CmReply, CmRequest};
@@ -76,8 +76,7 @@ pub(crate) struct Target {
     driver: Mio<SimDevice>,
     registry: Registry,
     channel: ChannelKey,
-    serves: Vec<Serve<Connection>>,
-    pub(crate) connections: BTreeMap<IdKey, Connection>,
+    sessions: BTreeMap<IdKey, Session<Connection>>,
 }
 
 impl Target {
@@ -90,7 +89,7 @@ impl Target {
         drive.bind(listener, addr).expect("an address");
         drive.listen(listener, 16).expect("a listener");
         let registry = registry.try_clone().expect("a registry");
-        Target { driver, registry, channel, serves: Vec::new(), connections: BTreeMap::new() }
+        Target { driver, registry, channel, sessions: BTreeMap::new() }
     }
 
     /// Whether an event of the poll is the target's.
@@ -104,32 +103,27 @@ impl Target {
                 self.take(event, disk);
             }
         }
-        let ids: Vec<IdKey> = self.connections.keys().copied().collect();
-        for id in ids {
-            let connection = self.connections.get_mut(&id).expect("a connection");
-            if connection.turn(disk).is_err() {
-                self.end(id);
-            }
-        }
+        let mut of = |session: &mut Session<Connection>| session.attached().is_some_and(|it| it.turn(disk).is_err());
+        let failed: Vec<IdKey> =
+            self.sessions.iter_mut().filter_map(|(&id, session)| of(session).then_some(id)).collect();
+        failed.into_iter().for_each(|id| self.end(id));
     }
 
     /// Ends the connection that has this place among them.
     pub(crate) fn cut(&mut self, place: usize) {
-        let count = self.connections.len().max(1);
-        if let Some(&id) = self.connections.keys().nth(place % count) {
+        let count = self.sessions.len().max(1);
+        if let Some(&id) = self.sessions.keys().nth(place % count) {
             self.end(id);
         }
     }
 
     fn end(&mut self, id: IdKey) {
-        let Some(connection) = self.connections.remove(&id) else { return };
-        let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
-        let drive = self.driver.drive();
-        let deadline = drive.within(LIMIT);
-        let _ = drive.disconnect(id, deadline);
-        let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
-        drop(connection);
-        let _ = drive.destroy(id, Time::NEVER);
+        let Some(mut session) = self.sessions.remove(&id) else { return };
+        if let Some(connection) = session.attached() {
+            let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
+        }
+        let _ = session.disconnect(self.driver.drive());
+        let _ = session.cancel(self.driver.drive());
     }
 
     fn take(&mut self, event: Event, disk: &mut Disk) {
@@ -145,36 +139,31 @@ impl Target {
                 }
                 Err(error) => panic!("the initiator's private data: {error}"),
             };
-            let deadline = drive.within(LIMIT);
             let reply = CmReply { receives: request.size }.encode();
-            let serve = incoming.accept(drive, ConnParam::default(), &reply, deadline, |drive, id| {
-                drive.attach_qp(id, |device, to| Connection::attach(device, to, request))
-            });
-            self.serves.extend(serve);
+            let attach = |device: &mut SimDevice, to: Attaching<'_>| Connection::attach(device, to, request);
+            let session = Session::accept(drive, incoming, ConnParam::default(), &reply, LIMIT, attach);
+            self.sessions.extend(session.map(|session| (session.id(), session)));
             return;
         }
-        let (id, kind) = (event.id, event.cm());
-        if let Some(at) = self.serves.iter().position(|serve| serve.id() == id) {
-            match self.serves[at].handle(drive, event) {
-                Ok(None) => return,
-                Ok(Some(connected)) => {
-                    let fd = connected.attached.cq.fd().as_raw_fd();
-                    let watched = self.registry.register(&mut SourceFd(&fd), Token(TOKENS), Interest::READABLE);
-                    watched.expect("a watched queue");
-                    self.connections.insert(id, connected.attached);
-                }
-                Err(_) => {}
+        let Some(session) = self.sessions.get_mut(&event.id) else { return };
+        let (id, is_end) = (event.id, event.cm() == Some(CmEvent::Disconnected));
+        // The QP of a side that accepts is there already.
+        let handled = session.handle(drive, event, |_, _| Err(Errno::EINVAL));
+        match handled {
+            Ok(Some(connected)) => {
+                let fd = connected.attached.cq.fd().as_raw_fd();
+                let watched = self.registry.register(&mut SourceFd(&fd), Token(TOKENS), Interest::READABLE);
+                watched.expect("a watched queue");
             }
-            drop(self.serves.swap_remove(at));
-        } else if kind == Some(CmEvent::Disconnected) {
-            self.end(id);
+            Ok(None) if !is_end => {}
+            Ok(None) | Err(_) => self.end(id),
         }
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        while let Some((&id, _)) = self.connections.first_key_value() {
+        while let Some((&id, _)) = self.sessions.first_key_value() {
             self.end(id);
         }
     }

@@ -31,6 +31,7 @@ pub(crate) fn options(queues: u16) -> Options {
         timeout: Duration::from_secs(5),
         reconnect_delay: Duration::from_millis(20),
         ctrl_loss: None,
+        reactors: 0,
     }
 }
 
