@@ -103,9 +103,9 @@ pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
-/// The traits of the data path, to bring their methods into scope, except [`Memory`].
+/// The traits of the data path, to bring their methods into scope.
 pub mod prelude {
     #[cfg(feature = "std")]
     pub use super::{AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath};
-    pub use super::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue};
+    pub use super::{Memory as _, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue};
 }
