@@ -37,7 +37,9 @@ fn with_each_number_of_polls(least: usize, one: impl AsyncFn(World, usize) -> bo
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let is_ready = runtime.block_on(one(World::new(Clock::Virtual), polls));
         drop(runtime);
-        assert_eq!(descriptors(), before, "descriptors after {polls} polls");
+        // Fewer, if the harness of the tests has closed one meanwhile.
+        let after = descriptors();
+        assert!(after <= before, "{after} descriptors after {polls} polls, {before} before");
         is_ready
     });
     assert!(waits.unwrap() > least, "ready after {waits:?} polls");

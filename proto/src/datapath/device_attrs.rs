@@ -74,7 +74,7 @@ impl DeviceAttrs {
 /// What a device does with memory whose pages it fetches on demand (`struct ibv_odp_caps`, ibv_query_device_ex(3)).
 /// Nothing if it has no such support, as the software devices of Linux 6.12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[doc(alias = "ibv_odp_caps")]
+#[doc(alias("ibv_odp_caps", "ibv_query_device_ex"))]
 pub struct Odp {
     /// Whether one MR can be the whole address space.
     pub implicit: bool,
