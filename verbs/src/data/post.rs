@@ -205,13 +205,20 @@ impl Qp {
     ) -> Result<(), PostReason> {
         match named {
             // The usual case, without a loop.
-            [one] => self.post_one(wr_id, op, one.range(self.pd, op.writes_locally())?, flags),
+            [one] => self.post_one(wr_id, op, one, flags),
             several => self.post_ranges(wr_id, op, several, flags),
         }
     }
 
     #[inline(always)]
-    fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: ibv_sge, flags: SendFlags) -> Result<(), PostReason> {
+    fn post_one(
+        &mut self,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        one: &impl Named,
+        flags: SendFlags,
+    ) -> Result<(), PostReason> {
+        let sge = one.range(self.pd, op.writes_locally());
         // See `check_op`.
         let api = match destination(&op) {
             Some(_) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
@@ -220,6 +227,8 @@ impl Qp {
         let Some(api) = api else { return self.post_one_classic(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
+        self.check_reads(&op)?;
+        let sge = sge?;
         let is_inline = self.check_one(&op, &sge)?;
         let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op))?;
         // SAFETY: see `SAFETY OF POSTING`.
@@ -229,15 +238,16 @@ impl Qp {
     }
 
     /// As `post_one`, by ibv_post_send(3). The range is passed by value: a pointer to it would keep it out of registers
-    /// in `post_one`.
+    /// in `post_one`. What is wrong with the operation is said before what is wrong with the range.
     fn post_one_classic(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
-        mut sge: ibv_sge,
+        sge: Result<ibv_sge, PostReason>,
         flags: SendFlags,
     ) -> Result<(), PostReason> {
         self.check_op(&op)?;
+        let mut sge = sge?;
         self.check_len(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
@@ -250,10 +260,9 @@ impl Qp {
         self.settle(answer)
     }
 
-    /// Checks the only range of a request. Returns whether the post copies it.
+    /// Checks the length of the only range of a request. Returns whether the post copies it.
     #[inline(always)]
     fn check_one(&self, op: &SendOp<'_, Ah>, sge: &ibv_sge) -> Result<bool, PostReason> {
-        self.check_reads(op)?;
         self.check_len(op, u64::from(sge.length))?;
         Ok(self.inlines(op, u64::from(sge.length)))
     }
@@ -324,6 +333,7 @@ impl Qp {
             match sges.as_ref() {
                 [one] => {
                     self.check_kind(&op, is_datagram)?;
+                    self.check_reads(&op)?;
                     let sge = one.range(self.pd, op.writes_locally())?;
                     let is_inline = self.check_one(&op, &sge)?;
                     let Some(token) = filing.file_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op)) else {

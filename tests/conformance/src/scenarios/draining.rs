@@ -64,6 +64,8 @@ pub(super) fn a_qp_is_drained_after_its_disconnect<L: Env>(b: &mut Fixture<'_, L
     b.ends(server, 20, WcStatus::SUCCESS)?;
     same("a QP that works", drained::<L>(client, SOON), Err(DrainError::NotEnded(QpState::RTS)))?;
     server.qp.post_recv(21, to.sge(0..4))?;
+    // Until the acknowledgement of the send is there.
+    thread::sleep(b.env.quiet());
     // The peer's disconnect does not end the own QP.
     b.client.drive().disconnect(client.id, Time::NEVER)?;
     let polled = drained::<L>(client, SOON)?;
