@@ -7,21 +7,14 @@ use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::proto::messages::MessagesConfig;
 use cmid_tokio::{Channel, Incoming, Listener, Options};
 
-use crate::LIMIT;
+use crate::{LIMIT, serve_each};
 
 /// Sends each message back, each connection in a task of its own. Does not end without an error.
 ///
 /// # Errors
 /// The listener has failed, such as by the removal of its device.
-pub async fn serve<D: DataPath + 'static>(mut listener: Listener<D>) -> io::Result<()> {
-    loop {
-        let incoming = listener.accept().await?;
-        tokio::spawn(async move {
-            if let Err(error) = echo(incoming).await {
-                eprintln!("a connection has failed: {error}");
-            }
-        });
-    }
+pub async fn serve<D: DataPath + 'static>(listener: Listener<D>) -> io::Result<()> {
+    serve_each(listener, echo).await
 }
 
 async fn echo<D: DataPath>(incoming: Incoming<D>) -> io::Result<()> {

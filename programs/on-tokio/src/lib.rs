@@ -22,11 +22,18 @@ const LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The listener has failed, such as by the removal of its device.
-pub async fn serve<D: DataPath + 'static>(mut listener: Listener<D>) -> io::Result<()> {
+pub async fn serve<D: DataPath + 'static>(listener: Listener<D>) -> io::Result<()> {
+    serve_each(listener, echo).await
+}
+
+async fn serve_each<D: DataPath, F>(mut listener: Listener<D>, echo: impl Fn(Incoming<D>) -> F) -> io::Result<()>
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     loop {
-        let incoming = listener.accept().await?;
+        let echoing = echo(listener.accept().await?);
         tokio::spawn(async move {
-            if let Err(error) = echo(incoming).await {
+            if let Err(error) = echoing.await {
                 eprintln!("a connection has failed: {error}");
             }
         });

@@ -1,15 +1,7 @@
 # cmid-nvme ($ours) beside fio with io_uring on the kernel's initiator: the same target, one queue each, one after the other.
 # The best of three rounds each, because the host has other work. Writes the table to $report.
 start_target
-modprobe -a nvme-fabrics nvme-rdma || fail "the kernel's initiator"
-echo "transport=rdma,traddr=$target,trsvcid=4420,nqn=$nqn,nr_io_queues=1,queue_size=128" >/dev/nvme-fabrics ||
-    fail "the kernel's initiator cannot connect"
-tries=0
-until [ -b /dev/nvme0n1 ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 100 ] || fail "the kernel's initiator has no disk"
-    sleep 0.1
-done
+start_kernel_initiator 1 128
 
 # kernel KIND SIZE DEPTH: IOPS, p50 and p99 in us, and processor time per command in us, user and system.
 kernel() {

@@ -38,15 +38,7 @@ refused "the namespace has only 65536 blocks" initiator write --start-block 6553
 refused "10.99.0.1:4421" timeout 60 "$ours" id-ctrl -a $target -s 4421 -n $nqn
 
 # Both initiators at the same time, and each reads what the other one has written.
-modprobe -a nvme-fabrics nvme-rdma || fail "the kernel's initiator"
-echo "transport=rdma,traddr=$target,trsvcid=4420,nqn=$nqn,nr_io_queues=2,queue_size=16" >/dev/nvme-fabrics ||
-    fail "the kernel's initiator cannot connect"
-tries=0
-until [ -b /dev/nvme0n1 ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 100 ] || fail "the kernel's initiator has no disk"
-    sleep 0.1
-done
+start_kernel_initiator 2 16
 (
     for number in 1 2 3 4 5 6 7 8; do
         dd if=/tmp/data of=/dev/nvme0n1 bs=64K count=16 seek=$((64 + 16 * number)) oflag=direct 2>/dev/null || exit 1

@@ -53,6 +53,19 @@ initiator() {
     timeout 60 "$ours" "$command" -t rdma -a $target -s 4420 -n $nqn "$@"
 }
 
+# start_kernel_initiator QUEUES ENTRIES: the kernel's own initiator connects, and has the disk /dev/nvme0n1.
+start_kernel_initiator() {
+    modprobe -a nvme-fabrics nvme-rdma || fail "the kernel's initiator"
+    echo "transport=rdma,traddr=$target,trsvcid=4420,nqn=$nqn,nr_io_queues=$1,queue_size=$2" >/dev/nvme-fabrics ||
+        fail "the kernel's initiator cannot connect"
+    tries=0
+    until [ -b /dev/nvme0n1 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || fail "the kernel's initiator has no disk"
+        sleep 0.1
+    done
+}
+
 # refused TEXT COMMAND...: it ends with 1 and this text.
 refused() {
     text=$1
