@@ -110,12 +110,6 @@ impl<P> Lent<P> {
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
-
-    /// Returns the number of requests that have blocks.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
 }
 
 impl<P> fmt::Debug for Lent<P> {
