@@ -97,7 +97,7 @@ const COUNTS: &[Count] = &[
         job: "send-srq:3",
         c: None,
         what: "a receive posted to an SRQ and a send, and both polled",
-        librdmacm: Some(bounds(1.1, 1.23, 1.23)),
+        librdmacm: Some(bounds(1.1, 1.28, 1.28)),
         kernel: None,
     },
     Count {
@@ -125,14 +125,14 @@ const COUNTS: &[Count] = &[
         job: "write-batch:3",
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
-        librdmacm: Some(bounds(0.91, 0.98, 0.98)),
+        librdmacm: Some(bounds(0.91, 1.01, 1.01)),
         kernel: None,
     },
     Count {
         job: "write-batch:3",
         c: Some("write-batch-extended:3"),
         what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
-        librdmacm: Some(bounds(1.15, 1.38, 1.38)),
+        librdmacm: Some(bounds(1.15, 1.43, 1.43)),
         kernel: None,
     },
 ];
