@@ -93,10 +93,8 @@ impl Core {
     }
 
     pub(super) fn unmark(&mut self, key: ChannelKey) {
+        self.wait_no_more(key);
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if core::mem::take(&mut channel.parked) {
-            self.parked.retain(|&other| other != key);
-        }
         if core::mem::take(&mut channel.readable) {
             let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
             if marked.front() == Some(&key) {
@@ -151,6 +149,13 @@ impl Core {
         }
     }
 
+    /// Ends the wait for room: the channel is to be read now, is gone, or waits for its resume.
+    fn wait_no_more(&mut self, key: ChannelKey) {
+        if self.channels.get_mut(key).is_some_and(|channel| core::mem::take(&mut channel.parked)) {
+            self.parked.retain(|&other| other != key);
+        }
+    }
+
     /// Marks channels as readable that have waited for room, if there is room now. Called after an event is taken, an id is
     /// gone or a listener listens no more.
     pub(super) fn unpark(&mut self) {
@@ -194,7 +199,9 @@ impl Core {
     /// # Errors
     /// [`Refused::NoSuchChannel`].
     pub fn pause_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
-        self.set_paused(key, true)
+        self.set_paused(key, true)?;
+        self.wait_no_more(key);
+        Ok(())
     }
 
     /// Ends a [pause](Core::pause_channel), or the failure of a channel that has [failed](Core::handle_unreadable).
@@ -239,6 +246,7 @@ impl Core {
             self.handle_readable(key);
             return true;
         }
+        self.wait_no_more(key);
         self.end_waits_on(key);
         false
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, CmEvent, Errno, EventKind, Limits, PortSpace, RefuseReason, Refused, Request, RequestKind, State,
+    Acks, ChannelKey, CmEvent, Core, Errno, EventKind, Limits, PortSpace, RefuseReason, Refused, Request, RequestKind,
+    State,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, connect, raw, to};
@@ -128,6 +129,39 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     fixture.does(listener, Request::Destroy);
     fixture.core.check();
     fixture.ends(&[other], &[channel]);
+}
+
+#[test]
+fn a_channel_that_waits_for_room_and_is_paused_or_fails_waits_for_its_resume() {
+    let mut fixture = CoreFixture::with(Limits { ids: 2, channels: 4, events: 1, groups: 0, ..Limits::SINGLE });
+    let channel = fixture.channel(Acks::OnDelivery);
+    let id = fixture.id(Some(channel));
+    fixture.report(id, CmEvent::AddrChange);
+    fixture.core.poll_readable();
+    let stops: [fn(&mut Core, ChannelKey); 2] = [
+        |core, channel| core.pause_channel(channel).unwrap(),
+        |core, channel| {
+            while core.handle_unreadable(channel) {
+                assert_eq!(core.poll_readable(), Some(channel))
+            }
+        },
+    ];
+    for stop in stops {
+        let mut core = fixture.core.clone();
+        core.wait_for_room(channel);
+        stop(&mut core, channel);
+        core.check();
+        assert!(core.poll_event(channel).is_some());
+        assert!(!core.may_have_event(channel), "there is room, and it waits to be resumed");
+        // An event after all: the channel has not failed any more.
+        core.handle_event(channel, raw(id, CmEvent::AddrChange, 0)).unwrap();
+        core.check();
+        assert!(core.poll_event(channel).is_some());
+        core.resume_channel(channel).unwrap();
+        assert_eq!((core.poll_readable(), core.poll_readable()), (Some(channel), None));
+    }
+    fixture.sees(channel, id, cm(CmEvent::AddrChange));
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
