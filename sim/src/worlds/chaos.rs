@@ -145,15 +145,30 @@ impl World {
             let other = (at + 1 + rng.below(hosts.saturating_sub(1))) % hosts.max(1);
             let (begin, end) = draw_times(rng, self.fabric.now(), span);
             let number = rng.next();
-            let [at, other] = [at, other].map(|host| host as usize);
-            let name = |host: usize| self.seats.get(host).map_or_else(String::new, |seat| seat.name.clone());
-            let names = [name(at), name(other)];
-            let no = self.plan.len();
-            self.plan.push(Planned { fault, begin, end, at, other, number, names, guard: None });
-            if !self.left_out.contains(&no) {
-                self.act_at(begin, Act::Begin(no));
-                self.act_at(end, Act::End(no));
-            }
+            self.plan(fault, [at, other].map(|host| host as usize), [begin, end], number);
+        }
+    }
+
+    /// Plans one fault, to begin after `begin` from now on and to last for `span`: for a test that chooses its faults itself,
+    /// such as a fuzz target. `at` and `other` are the numbers of hosts in the order in which they were added; `other` is
+    /// for a fault between two hosts. `number` decides what else is open, such as a probability.
+    ///
+    /// # Panics
+    /// If there is no host with one of these numbers.
+    pub fn plan_fault(&mut self, fault: Fault, [at, other]: [usize; 2], begin: Duration, span: Duration, number: u64) {
+        assert!(at.max(other) < self.seats.len(), "the world has no host {}", at.max(other));
+        let begin = self.now().after(begin);
+        self.plan(fault, [at, other], [begin, begin.after(span)], number);
+    }
+
+    fn plan(&mut self, fault: Fault, [at, other]: [usize; 2], [begin, end]: [Time; 2], number: u64) {
+        let name = |host: usize| self.seats.get(host).map_or_else(String::new, |seat| seat.name.clone());
+        let names = [name(at), name(other)];
+        let no = self.plan.len();
+        self.plan.push(Planned { fault, begin, end, at, other, number, names, guard: None });
+        if !self.left_out.contains(&no) {
+            self.act_at(begin, Act::Begin(no));
+            self.act_at(end, Act::End(no));
         }
     }
 

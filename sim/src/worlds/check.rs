@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Once;
 
 use crate::fabric::config::Config;
-use crate::index::HostNo;
 use crate::worlds::{World, chart};
 
 /// The variable that replaces the seeds of [`check`]: a seed, or `FIRST..END`.
@@ -130,10 +129,10 @@ fn run(
     if !with_log {
         return failed.map_or_else(|| Ok(Logged { failed: None, trace: String::new(), chart: String::new() }), Err);
     }
+    let trace = world.trace();
     let names: Vec<String> = world.seats.iter().map(|seat| seat.name.clone()).collect();
-    let name = |host: HostNo| names.get(host.0).cloned().unwrap_or_else(|| format!("host {}", host.0));
     let log = world.fabric.with(|world| world.log.take()).unwrap_or_default();
-    Ok(Logged { failed, trace: log.lines(name), chart: chart::draw(&log, &names) })
+    Ok(Logged { failed, trace, chart: chart::draw(&log, &names) })
 }
 
 /// Returns the faults that can be left out: without any other one the test does not fail.

@@ -28,6 +28,7 @@ use crate::fabric::config::{Clock, Config};
 use crate::fabric::host::Host;
 use crate::fabric::rng::Rng;
 use crate::fabric::rules::{Guard, Rule};
+use crate::index::HostNo;
 use chaos::Planned;
 use program::Skew;
 
@@ -93,10 +94,7 @@ impl World {
     fn with(config: &Config, left_out: &[usize], with_log: bool) -> Self {
         let seed = config.seed;
         let fabric = Fabric::new(Config { clock: Clock::Virtual, ..config.clone() });
-        if with_log {
-            fabric.with(|world| world.log = Some(Default::default()));
-        }
-        World {
+        let world = World {
             fabric,
             seats: Vec::new(),
             addrs: Rc::default(),
@@ -107,7 +105,11 @@ impl World {
             // Each has numbers of its own, so that a fault less changes no other one.
             planner: Rng::new(seed ^ 0x0bad_5eed_0bad_5eed),
             rng: Rng::new(seed.rotate_left(32)),
+        };
+        if with_log {
+            world.keep_trace();
         }
+        world
     }
 
     /// Adds a host with a program that serves others: the world does not wait for its end. `start` is called when the world
@@ -167,6 +169,21 @@ impl World {
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
+    }
+
+    /// Begins to log what happens, for [`World::trace`]. A failure of [`check`] has its trace without that.
+    pub fn keep_trace(&self) {
+        self.fabric.with(|world| _ = world.log.get_or_insert_default());
+    }
+
+    /// Returns what has happened since [`World::keep_trace`], as [`Failure::trace`].
+    #[must_use]
+    pub fn trace(&self) -> String {
+        let name = |host: HostNo| match self.seats.get(host.0) {
+            Some(seat) => seat.name.clone(),
+            None => format!("host {}", host.0),
+        };
+        self.fabric.with(|world| world.log.as_ref().map_or_else(String::new, |log| log.lines(name)))
     }
 
     /// Adds a rule for messages or data, which lives as long as its guard: see [`Rule`].

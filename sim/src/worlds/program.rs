@@ -157,6 +157,12 @@ impl Node {
         Duration::from_nanos(self.random(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// Gives the program of this host a turn, as an arrival does: another program has left it something that does not travel
+    /// through the fabric, such as a message over TCP.
+    pub fn wake(&self) {
+        self.host.fabric.with(|world| world.wake(self.host.no));
+    }
+
     /// Writes a line into the trace of a failure.
     pub fn note(&self, text: &str) {
         self.host.fabric.with(|world| world.note(self.host.no, || text.to_owned()));

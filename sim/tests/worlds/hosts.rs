@@ -8,7 +8,7 @@ use std::time::Duration;
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::datapath::{Access, CreateError};
 use cmid_proto::{Acks, Errno, PortSpace, Time};
-use cmid_sim::{Fault, Node, Turn, World, check, find};
+use cmid_sim::{Config, Fault, Node, Turn, World, check, find};
 
 use crate::client::{Client, Mistake};
 use crate::server::Server;
@@ -198,4 +198,39 @@ fn registers(node: &Node) -> Result<(), Errno> {
         Ok::<_, CreateError>(())
     });
     made.map_err(|error| error.errno())
+}
+
+#[test]
+fn a_planned_fault_happens_where_and_when_the_test_says() {
+    let mut world = World::new(&Config::default());
+    world.keep_trace();
+    for name in ["a", "b"] {
+        world.host(name, |_| |_| Turn::Wait(None));
+    }
+    world.plan_fault(Fault::Crash, [1, 0], Duration::from_millis(3), Duration::from_millis(4), 0);
+    world.run_for(SECOND);
+    let trace = world.trace();
+    for line in ["0.003000000 s  b: crashes\n", "0.007000000 s  b: starts\n"] {
+        assert!(trace.contains(line), "{trace}");
+    }
+    assert!(!trace.contains("a: crashes"), "{trace}");
+}
+
+#[test]
+fn a_program_that_is_woken_gets_a_turn() {
+    let mut world = World::new(&Config::default());
+    let turns = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&turns);
+    world.host("a", move |_| {
+        let turns = Rc::clone(&counted);
+        move |_| {
+            turns.set(turns.get() + 1);
+            Turn::Wait(None)
+        }
+    });
+    world.run_for(SECOND);
+    assert_eq!(turns.get(), 1);
+    world.node("a").wake();
+    world.run_for(SECOND);
+    assert_eq!(turns.get(), 2);
 }
