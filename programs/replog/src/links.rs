@@ -27,12 +27,6 @@ pub const VERSION: u8 = 1;
 /// An action concerns the connection of the last event of that peer from [`Links::next_event`]. If that connection has
 /// ended, the action has no effect, even if there is a new connection.
 pub trait Links {
-    /// Completes the work before a poll. Returns the timeout of the poll, at most `at_most`.
-    fn before_poll(&mut self, at_most: Duration) -> Duration;
-
-    /// Handles an event of the poll. Returns false if it is not an event of a connection.
-    fn handle(&mut self, event: &Event) -> bool;
-
     /// Does the work after a poll.
     ///
     /// # Errors
@@ -54,4 +48,13 @@ pub trait Links {
     /// Revokes the right of all peers to write. If that fails for a connection, the connection ends. No peer writes
     /// after the return.
     fn fence(&mut self);
+}
+
+/// Connections whose events a mio poll reports.
+pub trait Polled: Links {
+    /// Completes the work before a poll. Returns the timeout of the poll, at most `at_most`.
+    fn before_poll(&mut self, at_most: Duration) -> Duration;
+
+    /// Handles an event of the poll. Returns false if it is not an event of a connection.
+    fn handle(&mut self, event: &Event) -> bool;
 }

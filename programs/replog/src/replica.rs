@@ -11,8 +11,9 @@ use mio::net::TcpListener;
 use mio::{Events, Poll, Registry, Token, Waker};
 
 use crate::clients::Clients;
-use crate::links::{LinkEvent, Links};
+use crate::links::{LinkEvent, Polled};
 use crate::protocol::{Action, Config, Machine, ReplicaId, Role, Term};
+use crate::rdma::Memory;
 use crate::store::Store;
 
 /// The token of the waker of the loop, for other threads of the replica: the store and reactors.
@@ -55,7 +56,7 @@ pub struct Replica<L> {
     change: Option<Change>,
 }
 
-impl<L: Links> Replica<L> {
+impl<L: Polled> Replica<L> {
     /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop. The waker
     /// ends the poll of the loop.
     ///
@@ -71,14 +72,15 @@ impl<L: Links> Replica<L> {
         let (store, saved) = Store::open(options.folder, Arc::clone(&waker))?;
         let links = connect(poll.registry(), &waker)?;
         let clients = Clients::new(clients, poll.registry())?;
+        let memory = Memory::default();
         let config = Config {
             id: options.id,
             members: options.members,
             election_timeout: options.election_timeout,
             heartbeat: options.election_timeout / 5,
-            region: crate::rdma::REGION as u32,
-            frames: crate::rdma::FRAMES,
-            frame: crate::rdma::FRAME,
+            region: memory.region as u32,
+            frames: memory.frames,
+            frame: memory.frame,
             uncommitted: 1024,
             seed: fastrand::u64(..),
         };

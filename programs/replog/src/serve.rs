@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use mio::net::TcpListener;
 use mio::{Registry, Waker};
-use replog::links::Links;
+use replog::links::Polled;
 use replog::replica::{Change, Options, Replica};
 use replog::tcp::Tcp;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(serve: &Serve) -> Result<()> {
     }
 }
 
-fn start<L: Links>(serve: &Serve, connect: impl FnOnce(&Registry, &Arc<Waker>) -> Result<L>) -> Result<()> {
+fn start<L: Polled>(serve: &Serve, connect: impl FnOnce(&Registry, &Arc<Waker>) -> Result<L>) -> Result<()> {
     let addr = serve.client;
     let clients = TcpListener::bind(addr).map_err(|error| replog::explain_bind(&error, addr))?;
     let election_timeout = Duration::from_millis(serve.election_timeout);

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
-use crate::links::{LinkEvent, Links, VERSION};
+use crate::links::{LinkEvent, Links, Polled, VERSION};
 use crate::protocol::{Frame, Message, ReplicaId};
 
 /// The token of the listener; the tokens of the peers follow.
@@ -100,7 +100,7 @@ impl Stream {
         let Some(len) = self.input.first_chunk() else { return Ok(None) };
         let len = u32::from_be_bytes(*len) as usize;
         let invalid = || io::Error::from(ErrorKind::InvalidData);
-        if len > crate::rdma::REGION {
+        if len > crate::rdma::Memory::default().region {
             return Err(invalid());
         }
         let Some(&kind) = self.input.get(4).filter(|_| self.input.len() >= 5 + len) else { return Ok(None) };
@@ -255,7 +255,7 @@ impl Tcp {
     }
 }
 
-impl Links for Tcp {
+impl Polled for Tcp {
     fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = Instant::now();
         let open = self.peers[self.id + 1..].iter().filter(|peer| !peer.stream.as_ref().is_some_and(|it| it.greeted));
@@ -270,7 +270,9 @@ impl Links for Tcp {
         }
         (LISTENER..PEERS + self.peers.len()).contains(&token) || (NEW..self.next).contains(&token)
     }
+}
 
+impl Links for Tcp {
     fn turn(&mut self) -> Result<()> {
         self.connect();
         self.greet();

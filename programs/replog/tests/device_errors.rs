@@ -8,7 +8,7 @@ use cmid_mio::proto::{Acks, CmEvent, Limits, Next, PortSpace, PrivateData};
 use cmid_mio::sim::{Clock, Config, Fabric, Host, SimDevice};
 use cmid_mio::{Config as DriverConfig, Mio};
 use mio::{Events, Poll};
-use replog::links::Links as _;
+use replog::links::{Links as _, Polled as _};
 use replog::rdma::Rdma;
 
 /// The limit of each wait. Test machines may be slow.

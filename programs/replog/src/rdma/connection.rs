@@ -9,14 +9,23 @@ use cmid_mio::proto::memory::{Change, Fallback, Policy};
 
 use crate::protocol::{Frame, Message};
 
-/// The bytes of the region that a peer writes frames into.
-pub const REGION: usize = 256 << 10;
+/// The memory of a connection, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// The region that a peer writes frames into.
+    pub region: usize,
+    /// The maximum number of frames of a peer that are not read.
+    pub frames: usize,
+    /// The maximum length of a frame.
+    pub frame: usize,
+}
 
-/// The maximum number of frames of a peer that are not read.
-pub const FRAMES: usize = 32;
-
-/// The maximum number of bytes of a frame: four fit into the region.
-pub const FRAME: usize = REGION / 4;
+/// A region of 256 KiB, into which four of the longest frames fit.
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { region: 256 << 10, frames: 32, frame: 64 << 10 }
+    }
+}
 
 /// A message, and for [`Message::Granted`] the address and key of the region.
 const PACKET: usize = Message::LEN + 12;
@@ -27,8 +36,8 @@ const BLOCK: usize = 8 << 10;
 /// The number of messages that can be sent at once.
 const SENDS: usize = 32;
 
-/// The number of posted receives. Each message of the peer takes one, and each frame.
-const RECVS: usize = FRAMES + 32;
+/// The number of posted receives for messages. Each frame of the peer takes one too.
+const MESSAGES: usize = 32;
 
 /// The result of a completion.
 #[derive(Debug)]
@@ -48,6 +57,7 @@ pub(super) struct Connection<D: DataPath> {
     frames: Pool<D::Piece>,
     /// The region that the peer may write to while it leads.
     pub(super) region: D::Mr,
+    len: usize,
     /// The region of the peer, once it has granted it.
     remote: Option<Remote>,
     /// A hash of the region since the right to write was revoked.
@@ -56,20 +66,22 @@ pub(super) struct Connection<D: DataPath> {
 
 impl<D: DataPath> Connection<D> {
     /// Creates the QP and its memory, and posts the receives.
-    pub(super) fn attach(device: &mut D, to: Attaching<'_>) -> Result<Self, CreateError> {
+    pub(super) fn attach(device: &mut D, to: Attaching<'_>, memory: Memory) -> Result<Self, CreateError> {
         let pd = device.alloc_pd(to.id())?;
-        let max_send_wr = (SENDS + FRAMES) as u32;
-        let max_send_sge = (FRAME / BLOCK) as u32;
-        let caps = Caps { max_send_wr, max_recv_wr: RECVS as u32, max_send_sge, ..Caps::default() };
-        let cq = device.create_cq(to.id(), max_send_wr + RECVS as u32)?;
-        let region = pd.register(vec![0; REGION], Access::LOCAL_WRITE)?;
+        let Memory { region: len, frames, frame } = memory;
+        let receives = frames + MESSAGES;
+        let max_send_wr = (SENDS + frames) as u32;
+        let max_send_sge = frame.div_ceil(BLOCK) as u32;
+        let caps = Caps { max_send_wr, max_recv_wr: receives as u32, max_send_sge, ..Caps::default() };
+        let cq = device.create_cq(to.id(), max_send_wr + receives as u32)?;
+        let region = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
         let pool = |blocks, len| pd.pool(vec![0; blocks * len], len, Access::empty());
         // Each frame leaves the rest of a block unused.
-        let (messages, frames) = (pool(RECVS + SENDS, PACKET)?, pool(REGION / BLOCK + FRAMES, BLOCK)?);
+        let (messages, frames) = (pool(receives + SENDS, PACKET)?, pool(len / BLOCK + frames, BLOCK.min(frame))?);
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
-        std::iter::from_fn(|| messages.take()).take(RECVS).try_for_each(|block| qp.post_recv_blocks(0, block))?;
+        std::iter::from_fn(|| messages.take()).take(receives).try_for_each(|block| qp.post_recv_blocks(0, block))?;
         cq.arm()?;
-        Ok(Connection { qp, cq, messages, frames, region, remote: None, revoked: None })
+        Ok(Connection { qp, cq, messages, frames, region, len, remote: None, revoked: None })
     }
 
     /// Sends a message. Without a free block the message is dropped, which the protocol permits.
@@ -125,7 +137,7 @@ impl<D: DataPath> Connection<D> {
     }
 
     fn hash(&self) -> Result<u64, Errno> {
-        let mut bytes = vec![0; REGION];
+        let mut bytes = vec![0; self.len];
         self.region.read(0, &mut bytes)?;
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
@@ -147,7 +159,7 @@ impl<D: DataPath> Connection<D> {
         let blocks = self.qp.reclaim(&completion).ok_or(Errno::EIO)?;
         let received = match completion.opcode {
             WcOpcode::RECV_RDMA_WITH_IMM => {
-                let mut bytes = vec![0; (completion.byte_len as usize).min(REGION)];
+                let mut bytes = vec![0; (completion.byte_len as usize).min(self.len)];
                 self.region.read(completion.imm().unwrap_or(0) as usize, &mut bytes)?;
                 Received::Frame(Frame::decode(&bytes).map_err(|_| Errno::EIO)?)
             }

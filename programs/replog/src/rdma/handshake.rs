@@ -1,6 +1,6 @@
 //! Listens, connects, and checks the peers that connect.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
@@ -8,7 +8,7 @@ use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming, Release
 use cmid_mio::proto::redial::{Cause, Todo};
 use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, Poller, PortSpace, PrivateData};
 
-use super::{Connection, LIMIT, RETRY, Rdma};
+use super::{Connection, Driver, LIMIT, Memory, RETRY, Rdma};
 use crate::links::VERSION;
 use crate::protocol::ReplicaId;
 
@@ -42,11 +42,14 @@ fn parse(private_data: &[u8]) -> Option<(u8, ReplicaId)> {
     }
 }
 
-fn attach<D: DataPath, P: Poller<D>>(drive: &mut Drive<D, P>, id: IdKey) -> Result<Connection<D>, Error> {
-    drive.attach_qp(id, |device, to| Connection::<D>::attach(device, to))
+/// Makes connections with this memory.
+fn attach<D: DataPath, P: Poller<D>>(
+    memory: Memory,
+) -> impl Fn(&mut Drive<D, P>, IdKey) -> Result<Connection<D>, Error> {
+    move |drive, id| drive.attach_qp(id, |device, to| Connection::<D>::attach(device, to, memory))
 }
 
-impl<D: DataPath> Rdma<D> {
+impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     pub(super) fn listen(&mut self) -> Result<()> {
         let addr = self.peers[self.id].addr;
         let (channel, backlog) = (self.channel, self.peers.len() as i32);
@@ -73,14 +76,13 @@ impl<D: DataPath> Rdma<D> {
     /// # Errors
     /// A call that cannot succeed.
     pub(super) fn retry(&mut self) -> Result<()> {
-        let now = Instant::now();
-        if self.part.listens() && self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
-            self.listen_at = now + RETRY;
-        }
         let now = self.driver.drive().within(Duration::ZERO);
+        if self.part.listens() && self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
+            self.listen_at = now.after(RETRY);
+        }
         for number in 0..self.peers.len() {
             if let Some(redial) = &mut self.peers[number].redial {
-                let todo = redial.handle_timeout(now, fastrand::u32(..));
+                let todo = redial.handle_timeout(now, self.random.u32(..));
                 self.redial(number, todo)?;
             }
         }
@@ -124,7 +126,7 @@ impl<D: DataPath> Rdma<D> {
         }
         let now = self.driver.drive().within(Duration::ZERO);
         let Some(redial) = &mut self.peers[number].redial else { return Ok(()) };
-        let todo = redial.failed(cause, now, fastrand::u32(..));
+        let todo = redial.failed(cause, now, self.random.u32(..));
         if let Todo::GiveUp(_) = todo {
             bail!("cannot connect to replica {number} at {}: {error}", self.peers[number].addr);
         }
@@ -163,7 +165,7 @@ impl<D: DataPath> Rdma<D> {
             let _ = serve.cancel(drive);
         }
         let deadline = drive.within(LIMIT);
-        self.peers[peer].serve = incoming.accept(drive, PARAM, &hello(self.id), deadline, attach).ok();
+        self.peers[peer].serve = incoming.accept(drive, PARAM, &hello(self.id), deadline, attach(self.memory)).ok();
     }
 
     /// Passes an event to the handshake of its id.
@@ -174,7 +176,7 @@ impl<D: DataPath> Rdma<D> {
         let peer = &mut self.peers[number];
         let drive = self.driver.drive();
         let (result, dials) = match (&mut peer.dial, &mut peer.serve) {
-            (Some(dial), _) if dial.id() == event.id => (dial.handle(drive, event, attach), true),
+            (Some(dial), _) if dial.id() == event.id => (dial.handle(drive, event, attach(self.memory)), true),
             (_, Some(serve)) if serve.id() == event.id => (serve.handle(drive, event), false),
             _ => return Ok(()),
         };

@@ -4,6 +4,7 @@
 //! first one listens, and passes each request to the reactor that owns the peer.
 
 mod connection;
+mod driver;
 mod handshake;
 mod part;
 mod reactor;
@@ -13,31 +14,25 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use cmid_mio::proto::datapath::{DataPath, prelude::*};
+use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::{Connected, Dial, ReleasedIncoming, Serve};
 use cmid_mio::proto::redial::{Redial, RedialLimits};
-use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, Time};
-use cmid_mio::{Config, Mio};
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Next, Time};
+use mio::{Registry, Token};
 
+pub use connection::Memory;
 use connection::{Connection, Received};
-pub use connection::{FRAME, FRAMES, REGION};
-use part::Part;
+use driver::CQS;
+pub use driver::{Driver, OnMio};
+pub(crate) use part::Part;
+pub(crate) use reactor::{Act, Command};
 pub use reactors::Reactors;
 
-use crate::links::{LinkEvent, Links};
+use crate::links::{LinkEvent, Links, Polled};
 use crate::protocol::{Message, ReplicaId};
-
-/// The first token of the CQs; the tokens of the driver follow.
-const CQS: usize = 1000;
-
-/// The number of tokens of the driver.
-const CHANNELS: usize = 64;
 
 /// The time limit of each handshake.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -70,25 +65,27 @@ struct Peer<D: DataPath> {
     readable: bool,
 }
 
-/// Connections over RDMA, on a mio driver.
-pub struct Rdma<D: DataPath> {
+/// Connections over RDMA, on a mio loop unless `R` says otherwise.
+pub struct Rdma<D: DataPath, R: Driver<D> = OnMio<D>> {
     id: ReplicaId,
     part: Part,
+    memory: Memory,
     peers: Vec<Peer<D>>,
     /// Released connection requests of peers that other reactors own.
     requests: Vec<(ReplicaId, ReleasedIncoming<D::Handle>)>,
     /// The listener; `None` on other reactors, and while there is no device.
     listener: Option<IdKey>,
-    listen_at: Instant,
+    listen_at: Time,
     channel: ChannelKey,
-    registry: Registry,
-    driver: Mio<D>,
+    driver: R,
+    /// For the times between calls.
+    random: fastrand::Rng,
     happened: VecDeque<LinkEvent>,
     /// A peer that has written after its right to write was revoked.
     violator: Option<ReplicaId>,
 }
 
-impl<D: DataPath> std::fmt::Debug for Rdma<D> {
+impl<D: DataPath, R: Driver<D>> std::fmt::Debug for Rdma<D, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Rdma").field("id", &self.id).finish_non_exhaustive()
     }
@@ -105,9 +102,21 @@ impl<D: DataPath> Rdma<D> {
 
     /// As [`Rdma::new`], for one of several reactors. Only the first one listens.
     fn with_part(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr], part: Part) -> Result<Self> {
-        let cqs = CQS + addrs.len();
-        let config = Config { limits: Limits::default(), tokens: cqs..cqs + CHANNELS };
-        let mut driver = Mio::new(device, registry, config)?;
+        let driver = OnMio::new(device, registry, addrs.len())?;
+        Rdma::on(driver, id, addrs, part, Memory::default(), fastrand::Rng::new())
+    }
+}
+
+impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
+    /// As [`Rdma::with_part`], on any loop.
+    pub(crate) fn on(
+        mut driver: R,
+        id: ReplicaId,
+        addrs: &[SocketAddr],
+        part: Part,
+        memory: Memory,
+        random: fastrand::Rng,
+    ) -> Result<Self> {
         let channel = driver.drive().open_channel(Acks::OnDelivery).map_err(|error| {
             anyhow!("no RDMA device: {error}; load rdma_ucm and the driver of a device, and see `rdma link`")
         })?;
@@ -125,13 +134,14 @@ impl<D: DataPath> Rdma<D> {
         let mut rdma = Rdma {
             id,
             part,
+            memory,
             peers: addrs.iter().enumerate().map(peer).collect(),
             requests: Vec::new(),
             listener: None,
-            listen_at: Instant::now(),
+            listen_at: now,
             channel,
-            registry: registry.try_clone()?,
             driver,
+            random,
             happened: VecDeque::new(),
             violator: None,
         };
@@ -146,8 +156,9 @@ impl<D: DataPath> Rdma<D> {
             // Only DEVICE_REMOVAL ends a listener.
             if event.cm() == Some(CmEvent::DeviceRemoval) {
                 self.listener = None;
-                self.listen_at = Instant::now() + RETRY;
-                let _ = self.driver.drive().destroy(event.id, Time::NEVER);
+                let drive = self.driver.drive();
+                self.listen_at = drive.within(RETRY);
+                let _ = drive.destroy(event.id, Time::NEVER);
             }
             return Ok(());
         }
@@ -181,10 +192,9 @@ impl<D: DataPath> Rdma<D> {
         // A new connection shows that the peer has ended the old one.
         self.close(peer);
         let Connected { id, attached: connection, .. } = connected;
-        let fd = connection.cq.fd().as_raw_fd();
-        let registered = self.registry.register(&mut SourceFd(&fd), Token(CQS + peer), Interest::READABLE);
+        let is_watched = self.driver.watch(peer, &connection.cq);
         self.peers[peer].connection = Some((id, connection));
-        if registered.is_err() {
+        if is_watched.is_err() {
             self.close(peer);
             return;
         }
@@ -205,7 +215,7 @@ impl<D: DataPath> Rdma<D> {
     fn close(&mut self, peer: ReplicaId) {
         self.check_revoked(peer);
         let Some((id, connection)) = self.peers[peer].connection.take() else { return };
-        let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
+        self.driver.unwatch(&connection.cq);
         let drive = self.driver.drive();
         // The connection may have ended already.
         let deadline = drive.within(LIMIT);
@@ -216,7 +226,7 @@ impl<D: DataPath> Rdma<D> {
         let now = drive.within(Duration::ZERO);
         if let Some(redial) = &mut self.peers[peer].redial {
             // It waits for the next attempt: there is no limit on them.
-            let _ = redial.lost(now, fastrand::u32(..));
+            let _ = redial.lost(now, self.random.u32(..));
         }
         self.happened.push_back(LinkEvent::Disconnected(peer));
     }
@@ -242,8 +252,46 @@ impl<D: DataPath> Rdma<D> {
         self.close(peer);
     }
 
+    /// Begins a turn of a loop that does not know which channels and CQs have news: all are read.
+    pub(crate) fn begin_turn(&mut self, now: Time) {
+        let drive = self.driver.drive();
+        drive.set_now(now);
+        drive.readable_all();
+        self.peers.iter_mut().for_each(|peer| peer.readable = peer.connection.is_some());
+    }
+
+    /// Returns what the drive does next.
+    pub(crate) fn next_action(&mut self) -> Next {
+        self.driver.drive().next_action()
+    }
+
+    /// Whether there is something to do without waiting.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.happened.is_empty() || self.peers.iter().any(|peer| peer.readable)
+    }
+
+    /// Returns when the next attempt to listen or to connect is due.
+    pub(crate) fn next_attempt(&self) -> Option<Time> {
+        let listen = (self.part.listens() && self.listener.is_none()).then_some(self.listen_at);
+        self.peers.iter().filter_map(|peer| peer.redial.as_ref()?.timeout()).chain(listen).min()
+    }
+
+    /// Takes the released connection requests of peers that other reactors own.
+    pub(crate) fn take_requests(&mut self) -> Vec<(ReplicaId, ReleasedIncoming<D::Handle>)> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Lets all peers keep their right to write, and expects that they do not use it: a device that does not enforce
+    /// access rights.
+    pub(crate) fn pretend_to_fence(&mut self) {
+        for (_, connection) in self.peers.iter_mut().filter_map(|peer| peer.connection.as_mut()) {
+            // Without a hash nothing is expected.
+            let _ = connection.expect_no_writes();
+        }
+    }
+
     /// Runs `act` on the current connection, if it has not ended. If `act` fails, the connection ends.
-    fn on(&mut self, peer: ReplicaId, act: impl FnOnce(&mut Connection<D>) -> Result<(), Errno>) {
+    fn with(&mut self, peer: ReplicaId, act: impl FnOnce(&mut Connection<D>) -> Result<(), Errno>) {
         let Peer { connection: Some((_, connection)), connections, current, .. } = &mut self.peers[peer] else {
             return;
         };
@@ -256,23 +304,15 @@ impl<D: DataPath> Rdma<D> {
     }
 }
 
-impl<D: DataPath> Links for Rdma<D> {
+impl<D: DataPath> Polled for Rdma<D> {
     fn before_poll(&mut self, at_most: Duration) -> Duration {
-        let now = Instant::now();
-        let mut due = now + at_most;
-        if self.part.listens() && self.listener.is_none() {
-            due = due.min(self.listen_at);
-        }
-        let redial = self.peers.iter().filter_map(|peer| peer.redial.as_ref()?.timeout()).min();
-        if let Some(time) = redial {
-            let clock = self.driver.drive().within(Duration::ZERO);
-            due = due.min(now + time.since(clock).min(at_most));
-        }
-        if !self.happened.is_empty() || self.peers.iter().any(|peer| peer.readable) {
-            due = now;
-        }
-        let at_most = due.saturating_duration_since(now);
-        self.driver.timeout(Some(at_most)).unwrap_or(at_most)
+        let now = self.driver.drive().within(Duration::ZERO);
+        let at_most = match self.next_attempt() {
+            _ if self.has_work() => Duration::ZERO,
+            Some(due) => at_most.min(due.since(now)),
+            None => at_most,
+        };
+        self.driver.mio.timeout(Some(at_most)).unwrap_or(at_most)
     }
 
     fn handle(&mut self, event: &mio::event::Event) -> bool {
@@ -282,10 +322,12 @@ impl<D: DataPath> Links for Rdma<D> {
                 peer.readable = true;
                 true
             }
-            None => self.driver.handle(event),
+            None => self.driver.mio.handle(event),
         }
     }
+}
 
+impl<D: DataPath, R: Driver<D>> Links for Rdma<D, R> {
     fn turn(&mut self) -> Result<()> {
         for peer in 0..self.peers.len() {
             if std::mem::take(&mut self.peers[peer].readable) {
@@ -313,16 +355,16 @@ impl<D: DataPath> Links for Rdma<D> {
     }
 
     fn send(&mut self, to: ReplicaId, message: Message) {
-        self.on(to, |connection| connection.send(message));
+        self.with(to, |connection| connection.send(message));
     }
 
     fn write(&mut self, to: ReplicaId, offset: u32, frame: Vec<u8>) {
-        self.on(to, |connection| connection.write(offset, &frame));
+        self.with(to, |connection| connection.write(offset, &frame));
     }
 
     fn grant(&mut self, to: ReplicaId) {
         self.check_revoked(to);
-        self.on(to, |connection| connection.permit(true));
+        self.with(to, |connection| connection.permit(true));
     }
 
     fn fence(&mut self) {

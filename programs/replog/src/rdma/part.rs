@@ -5,29 +5,29 @@ use crate::protocol::ReplicaId;
 /// One of the reactors of a replica. The first one has the log and the clients, and listens. The others own the
 /// connections, distributed by the number of the peer. A single reactor owns all connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// The number of the reactor, from 0 on.
-    pub(super) reactor: usize,
+    pub(crate) reactor: usize,
     /// The number of reactors, at least 1.
-    pub(super) reactors: usize,
+    pub(crate) reactors: usize,
 }
 
 impl Part {
     /// The only reactor.
-    pub(super) const ALL: Part = Part { reactor: 0, reactors: 1 };
+    pub(crate) const ALL: Part = Part { reactor: 0, reactors: 1 };
 
     /// Whether this reactor listens.
-    pub(super) fn listens(self) -> bool {
+    pub(crate) fn listens(self) -> bool {
         self.reactor == 0
     }
 
     /// Whether this reactor owns the connection with a peer.
-    pub(super) fn owns(self, peer: ReplicaId) -> bool {
+    pub(crate) fn owns(self, peer: ReplicaId) -> bool {
         self.reactor == self.owner(peer)
     }
 
     /// Returns the number of the reactor that owns the connection with a peer.
-    pub(super) fn owner(self, peer: ReplicaId) -> usize {
+    pub(crate) fn owner(self, peer: ReplicaId) -> usize {
         match self.reactors {
             1 => 0,
             reactors => 1 + peer % (reactors - 1),

@@ -11,9 +11,9 @@ use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::ReleasedIncoming;
 use mio::{Events, Poll, Token, Waker};
 
-use super::Rdma;
 use super::part::Part;
-use crate::links::{LinkEvent, Links as _};
+use super::{Driver, Rdma};
+use crate::links::{LinkEvent, Links as _, Polled as _};
 use crate::protocol::{Message, ReplicaId};
 
 /// The token of the waker of the loop, for commands.
@@ -23,7 +23,7 @@ const COMMANDS: Token = Token(0);
 const TURN: Duration = Duration::from_secs(1);
 
 /// A command of the reactor of the log. Commands are executed in order.
-pub(super) enum Command<H> {
+pub(crate) enum Command<H> {
     /// Accept a peer, with the request that the reactor of the log has received.
     Adopt(ReplicaId, ReleasedIncoming<H>),
     /// Execute an action on the connection with this number with a peer. No effect if the connection does not exist.
@@ -33,7 +33,7 @@ pub(super) enum Command<H> {
 }
 
 /// An action on a connection, as in [`Links`](crate::links::Links).
-pub(super) enum Act {
+pub(crate) enum Act {
     Send(Message),
     Write(u32, Vec<u8>),
     Grant,
@@ -115,8 +115,8 @@ fn react<D: DataPath>(
     }
 }
 
-impl<D: DataPath> Rdma<D> {
-    pub(super) fn act(&mut self, to: ReplicaId, act: Act) {
+impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
+    pub(crate) fn act(&mut self, to: ReplicaId, act: Act) {
         match act {
             Act::Send(message) => self.send(to, message),
             Act::Write(offset, frame) => self.write(to, offset, frame),
@@ -124,7 +124,7 @@ impl<D: DataPath> Rdma<D> {
         }
     }
 
-    pub(super) fn perform(&mut self, command: Command<D::Handle>) {
+    pub(crate) fn perform(&mut self, command: Command<D::Handle>) {
         match command {
             Command::Adopt(peer, request) => self.adopt(peer, request),
             Command::Act(to, connection, act) => {

@@ -14,7 +14,7 @@ use mio::{Registry, Waker};
 use super::Rdma;
 use super::part::Part;
 use super::reactor::{Act, Command, Start, run};
-use crate::links::{LinkEvent, Links};
+use crate::links::{LinkEvent, Links, Polled};
 use crate::protocol::{Message, ReplicaId};
 
 /// Another reactor.
@@ -111,7 +111,7 @@ impl<D: DataPath> Reactors<D> {
     }
 }
 
-impl<D: DataPath> Links for Reactors<D> {
+impl<D: DataPath> Polled for Reactors<D> {
     fn before_poll(&mut self, at_most: Duration) -> Duration {
         self.wake();
         let at_most = if self.happened.is_empty() { at_most } else { Duration::ZERO };
@@ -121,10 +121,12 @@ impl<D: DataPath> Links for Reactors<D> {
     fn handle(&mut self, event: &mio::event::Event) -> bool {
         self.own.handle(event)
     }
+}
 
+impl<D: DataPath> Links for Reactors<D> {
     fn turn(&mut self) -> Result<()> {
         self.own.turn()?;
-        for (peer, request) in std::mem::take(&mut self.own.requests) {
+        for (peer, request) in self.own.take_requests() {
             if let Some(owner) = self.owner(peer) {
                 owner.command(Command::Adopt(peer, request));
             }

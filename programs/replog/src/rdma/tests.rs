@@ -2,12 +2,12 @@
 //! does not.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use cmid_mio::proto::datapath::Access;
+use cmid_mio::proto::datapath::{Access, prelude::*};
 use cmid_mio::sim::{Clock, Config, Fabric, SimDevice};
 use mio::{Events, Poll, Waker};
 
-use super::reactor::{Act, Command};
 use super::*;
 use crate::protocol::Frame;
 
@@ -23,7 +23,7 @@ struct Pair<L> {
 const LEADER: ReplicaId = 0;
 const REPLICA: ReplicaId = 1;
 
-impl<L: Links> Pair<L> {
+impl<L: Polled> Pair<L> {
     fn new(start: impl Fn(SimDevice, &Registry, ReplicaId, &[SocketAddr]) -> Result<L>) -> Self {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let addrs = ["10.0.0.1:7500", "10.0.0.2:7500"].map(|addr| addr.parse::<SocketAddr>().expect("an address"));
@@ -95,7 +95,7 @@ impl Pair<Rdma<SimDevice>> {
 
     fn region(&self) -> Vec<u8> {
         let (_, connection) = self.links[REPLICA].peers[LEADER].connection.as_ref().expect("a connection");
-        let mut bytes = vec![0; REGION];
+        let mut bytes = vec![0; Memory::default().region];
         connection.region.read(0, &mut bytes).expect("the bytes");
         bytes
     }
