@@ -48,7 +48,7 @@ pub(crate) enum Command {
         #[arg(long)]
         picture: Option<PathBuf>,
     },
-    /// Prints the events of simulated worlds. The bytes of each file are the choices of a world, as in the fuzz target
+    /// Prints the events of simulated worlds. The bytes of each file are the faults of a world, as in the fuzz target
     /// `world`
     World {
         /// The files

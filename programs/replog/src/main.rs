@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use args::{Command, Replicas};
 use clap::Parser;
 use operated::Operated;
@@ -48,7 +48,13 @@ fn run(command: Command) -> Result<()> {
         Command::World { inputs } => inputs.iter().try_for_each(|input| {
             println!("==> {}", input.display());
             let data = std::fs::read(input).with_context(|| input.display().to_string())?;
-            replog::world::trace_bytes(&data, |now, event| println!("{:8.3} s  {event}", now.as_secs_f64()));
+            match replog::world::explain_bytes(&data) {
+                Ok(trace) => print!("{trace}"),
+                Err(failure) => {
+                    print!("{}", failure.trace);
+                    bail!("{failure}");
+                }
+            }
             Ok(())
         }),
         Command::Append { replicas, text, limit } => {
