@@ -171,7 +171,7 @@ impl World {
         &self.fabric
     }
 
-    /// Begins to log what happens, for [`World::trace`]. A failure of [`check`] has its trace without that.
+    /// Begins to log what happens, for [`World::trace`]. A failure of [`check()`] has its trace without that.
     pub fn keep_trace(&self) {
         self.fabric.with(|world| _ = world.log.get_or_insert_default());
     }
