@@ -11,18 +11,18 @@ const SIZE: Size =
 
 #[test]
 fn three_replicas_keep_their_promises() {
-    check(0..60, |world| assert_eq!(run(world, SIZE).len(), 24));
+    check(0..400, |world| assert_eq!(run(world, SIZE).len(), 24));
 }
 
 #[test]
 fn five_replicas_keep_their_promises() {
-    check(0..12, |world| assert_eq!(run(world, Size { replicas: 5, ..SIZE }).len(), 24));
+    check(0..60, |world| assert_eq!(run(world, Size { replicas: 5, ..SIZE }).len(), 24));
 }
 
 #[test]
 fn replicas_with_several_reactors_keep_their_promises() {
     for replicas in [3, 5] {
-        check(0..10, |world| assert_eq!(run(world, Size { replicas, reactors: 2, ..SIZE }).len(), 24));
+        check(0..50, |world| assert_eq!(run(world, Size { replicas, reactors: 2, ..SIZE }).len(), 24));
     }
 }
 
@@ -46,7 +46,7 @@ fn is_written_by_a_deposed_leader(size: Size, seed: u64) -> bool {
 fn any_bytes_are_a_world() {
     run_bytes(&[]);
     run_bytes(&[255; 4000]);
-    for seed in 0..10 {
+    for seed in 0..50 {
         eprintln!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let len = random.usize(..200);
