@@ -101,13 +101,43 @@ impl<Q> Session<Q> {
         self.id
     }
 
+    /// Takes over an established connection, such as one that another driver has
+    /// [released](crate::Drive::release) and this one has adopted, once it is on a channel: `connected` has its new id. Also
+    /// if the peer has disconnected meanwhile. The inverse of [`into_connected`](Session::into_connected).
+    ///
+    /// # Errors
+    /// As [`Drive::teardown`], if the peer has disconnected; the id is then destroyed.
+    pub fn resume<D: DataPath, P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
+        connected: Connected<Q>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let id = connected.id;
+        let mut session = Session { id, opening: None, connected: Some(connected), limit, end: End::NotYet };
+        if let Some(State::Disconnecting | State::Closing) = drive.core().state(id) {
+            session.end = End::Begun;
+        } else if let Err(error) = session.note(drive, false) {
+            // Reports the error of the teardown and not that of the destroy.
+            let _ = session.cancel(drive);
+            return Err(error);
+        }
+        Ok(session)
+    }
+
+    /// Whether the connection is established, and neither side has disconnected. After a failed completion, which no event
+    /// follows, it is open until this side disconnects.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.end == End::NotYet && self.connected.is_some()
+    }
+
     /// Returns what `attach` has returned, from the end of the handshake on.
     pub fn attached(&mut self) -> Option<&mut Q> {
         Some(&mut self.connected.as_mut()?.attached)
     }
 
     /// Returns what the handshake has brought, such as memory to deregister at the end. Before the end, the connection is the
-    /// caller's from now on.
+    /// caller's from now on, for example to move it to another driver and [`resume`](Session::resume) there.
     #[must_use]
     pub fn into_connected(self) -> Option<Connected<Q>> {
         self.connected
@@ -138,7 +168,7 @@ impl<Q> Session<Q> {
                     drive.ack(ack_token).map_err(|refused| HandshakeError::Request(refused.into()))?;
                 }
                 if event.id == self.id && !self.is_over() {
-                    self.note(drive, event.kind)?;
+                    self.note(drive, matches!(event.kind, EventKind::Cm(CmEvent::Disconnected | CmEvent::Rejected)))?;
                 }
                 return Ok(None);
             }
@@ -174,13 +204,12 @@ impl<Q> Session<Q> {
         Ok(self.connected.as_mut())
     }
 
-    /// An event after the handshake: the state of the id tells what it means.
+    /// An event after the handshake: the state of the id tells what it means. `is_answer`: that of the peer to a disconnect.
     fn note<D: Device, P: Poller<D>, O: Observer>(
         &mut self,
         drive: &mut Drive<D, P, O>,
-        kind: EventKind,
+        is_answer: bool,
     ) -> Result<(), Error> {
-        let is_answer = matches!(kind, EventKind::Cm(CmEvent::Disconnected | CmEvent::Rejected));
         match drive.core().state(self.id) {
             Some(State::Connected | State::Disconnecting) => return Ok(()),
             Some(State::Closing) if !is_answer => return Ok(()),
@@ -212,19 +241,23 @@ impl<Q> Session<Q> {
         Ok(())
     }
 
-    /// Destroys the id at once, and with it the QP. Does nothing once the session is over. What `attach` has returned stays
-    /// with the session.
+    /// Destroys the QP and the id at once. Does nothing once the session is over. What `attach` has returned stays with the
+    /// session. A peer learns of it only if this side has [disconnected](Session::disconnect) first.
     ///
     /// # Errors
     /// As [`Drive::destroy`].
-    pub fn cancel<D: Device, P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
+    pub fn cancel<D: DataPath, P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
         if core::mem::replace(&mut self.end, End::Over) == End::Over {
             return Ok(());
         }
         match self.opening.take() {
             Some(Opening::Dial(dial)) => dial.cancel(drive),
             Some(Opening::Serve(serve)) => serve.cancel(drive),
-            None => drive.destroy(self.id, Time::NEVER),
+            None => {
+                // Refused if the device is removed: the QP then ends with the id.
+                let _ = drive.detach_qp(self.id, |device, id| device.destroy_qp(id));
+                drive.destroy(self.id, Time::NEVER)
+            }
         }
         .map(drop)
     }
@@ -268,19 +301,12 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
         match self.end {
             End::NotYet | End::Begun | End::Over => {}
             End::Both | End::Marked if left.is_none() || !is_closing => {
-                self.destroy(drive).map_err(|error| error.errno())?
+                self.cancel(drive).map_err(|error| error.errno())?
             }
             End::Both if left.sends > 0 && mark(qp) => self.end = End::Marked,
             End::Both | End::Marked => {}
         }
         Ok(None)
-    }
-
-    fn destroy<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
-        self.end = End::Over;
-        // Refused if the device is removed: the QP then ends with the id.
-        let _ = drive.detach_qp(self.id, |device, id| device.destroy_qp(id));
-        drive.destroy(self.id, Time::NEVER).map(drop)
     }
 }
 

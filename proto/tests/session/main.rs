@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
-use cmid_proto::handshake::{DialTo, HandshakeError, Incoming, Session};
-use cmid_proto::{Acks, ChannelKey, Drive, Errno, IdKey, Limits, Next, PortSpace, State};
+use cmid_proto::handshake::{Connected, DialTo, HandshakeError, Incoming, Session};
+use cmid_proto::{Acks, ChannelKey, Drive, Errno, IdKey, Limits, Next, PortSpace, State, Time};
 use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
 
 /// Longer than any step of these tests.
@@ -73,8 +73,27 @@ impl Side {
         self.session.as_ref().is_some_and(Session::is_over)
     }
 
-    fn is_open(&mut self) -> bool {
-        self.session.as_mut().is_some_and(|session| session.attached().is_some())
+    fn is_open(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_open)
+    }
+
+    /// Moves the connection to another driver. With `reads`, an event of the id is taken before it resumes.
+    fn moves(&mut self, fabric: &Fabric, reads: bool) {
+        let connected = self.session.take().unwrap().into_connected().unwrap();
+        self.drive.migrate(connected.id, None, Time::NEVER).unwrap();
+        let released = self.drive.release(connected.id).unwrap();
+        self.drive.core().check();
+        self.drive = Drive::new(self.host.device(), Limits::default());
+        self.drive.set_now(fabric.now());
+        self.channel = self.drive.open_channel(Acks::Explicit).unwrap();
+        self.id = self.drive.adopt(released).unwrap();
+        self.drive.migrate(self.id, Some(self.channel), Time::NEVER).unwrap();
+        if reads {
+            self.drive.readable_all();
+            let event = self.drive.next_event(self.channel).unwrap();
+            self.drive.ack(event.ack_token.unwrap()).unwrap();
+        }
+        self.session = Some(Session::resume(&mut self.drive, Connected { id: self.id, ..connected }, SOON).unwrap());
     }
 
     /// The session is over, its id is gone, and nothing of its QP is left.
@@ -191,6 +210,51 @@ fn a_failed_completion_disconnects() {
     parts.qp.post_send(SendWr::send(2, mr.sge(0..16))).unwrap();
     let [client, server] = world.ends(SOON);
     assert_eq!((results(&client), results(&server)), (vec![(2, false), (1, false)], vec![(1, false)]));
+}
+
+#[test]
+fn a_connection_that_moves_to_another_driver_is_a_session_there() {
+    let mut world = World::connected(SOON);
+    let [client, _] = &mut world.sides;
+    client.moves(&world.fabric, false);
+    assert!(client.is_open());
+    let (parts, mr) = client.session().attached().unwrap();
+    parts.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
+    world.until(SOON, |sides| sides.iter().all(|side| !side.completions.is_empty()));
+    let [client, _] = &mut world.sides;
+    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
+    assert!(!client.is_open());
+    let [client, server] = world.ends(SOON);
+    assert_eq!((results(&client), results(&server)), (vec![(2, true), (1, false)], vec![(1, true)]));
+}
+
+/// Its event is taken before the session resumes, or after.
+#[test]
+fn a_peer_may_disconnect_while_the_connection_moves() {
+    for reads in [true, false] {
+        let mut world = World::connected(SOON);
+        let [client, server] = &mut world.sides;
+        server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
+        world.fabric.advance_to(world.fabric.now().after(Duration::from_secs(1)));
+        client.moves(&world.fabric, reads);
+        let state = client.drive.core().state(client.id);
+        assert_eq!(state, Some(if reads { State::Closing } else { State::Connected }));
+        assert_eq!(client.is_open(), !reads);
+        let [client, server] = world.ends(SOON);
+        assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
+    }
+}
+
+/// This side has disconnected, and awaits the end on another driver.
+#[test]
+fn a_session_that_ends_may_move() {
+    let mut world = World::connected(SOON);
+    let [client, _] = &mut world.sides;
+    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
+    client.moves(&world.fabric, false);
+    assert!(!client.is_open());
+    let [client, server] = world.ends(SOON);
+    assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
 }
 
 #[test]
