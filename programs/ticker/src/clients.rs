@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::handshake::{Incoming, Serve};
+use cmid_epoll::proto::handshake::{Incoming, Session};
 use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Poller, PortSpace, Time};
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::link::{PARAM, end};
+use crate::link::{LIMIT, PARAM, end};
 use crate::port::Port;
 use crate::wire::{Bytes, Service};
 
@@ -20,14 +20,11 @@ pub const CLIENTS_MAX: usize = 16;
 /// times in this time.
 pub(crate) const SILENCE: Duration = Duration::from_secs(4);
 
-/// The time limit of an accept.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// A connected client.
+/// A client, from its request on.
 #[derive(Debug)]
 pub struct Client<D: DataPath> {
-    id: IdKey,
-    port: Port<D>,
+    session: Session<Port<D>>,
+    /// The time of its last message, or of its connection.
     received_at: Time,
     has_failed: bool,
     /// The number of the last order.
@@ -41,7 +38,7 @@ impl<D: DataPath> Client<D> {
     /// The error of the post.
     #[inline]
     pub fn send(&mut self, bytes: &Bytes) -> Result<(), Errno> {
-        self.port.send(bytes)
+        self.session.attached().ok_or(Errno::ENOTCONN)?.send(bytes)
     }
 }
 
@@ -51,8 +48,7 @@ pub struct Clients<D: DataPath> {
     service: Service,
     channel: ChannelKey,
     listener: IdKey,
-    accepting: Vec<Serve<Port<D>>>,
-    connected: Vec<Client<D>>,
+    clients: Vec<Client<D>>,
 }
 
 impl<D: DataPath> Clients<D> {
@@ -69,22 +65,21 @@ impl<D: DataPath> Clients<D> {
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address).map_err(|error| Error::listen(address, error))?;
         drive.listen(listener, CLIENTS_MAX as i32).map_err(|error| Error::listen(address, error))?;
-        let (accepting, connected) = (Vec::with_capacity(CLIENTS_MAX), Vec::with_capacity(CLIENTS_MAX));
-        Ok(Clients { service, channel, listener, accepting, connected })
+        Ok(Clients { service, channel, listener, clients: Vec::with_capacity(CLIENTS_MAX) })
     }
 
     /// Returns the number of connections.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.connected.len()
+        self.clients.iter().filter(|client| client.session.is_open()).count()
     }
 
     /// Passes each message that has arrived to `handle`, with its client. If `handle` fails, the client is dropped.
     #[inline]
     pub fn poll<E>(&mut self, now: Time, mut handle: impl FnMut(&mut Client<D>, &Bytes) -> Result<(), E>) {
-        for client in self.connected.iter_mut().filter(|client| !client.has_failed) {
-            loop {
-                match client.port.next_message() {
+        for client in self.clients.iter_mut().filter(|client| !client.has_failed && client.session.is_open()) {
+            while let Some(port) = client.session.attached() {
+                match port.next_message() {
                     Ok(None) => break,
                     Ok(Some(bytes)) if handle(client, &bytes).is_ok() => client.received_at = now,
                     Ok(Some(_)) | Err(_) => {
@@ -117,47 +112,36 @@ impl<D: DataPath> Clients<D> {
     /// so that the peer can report the difference.
     fn accept<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, incoming: Incoming) {
         let hello = self.service.hello();
-        let has_room = self.accepting.len() + self.connected.len() < CLIENTS_MAX;
-        if !(has_room && incoming.private_data().starts_with(&hello)) {
+        if !(self.clients.len() < CLIENTS_MAX && incoming.private_data().starts_with(&hello)) {
             // The reject fails if the peer has gone. The id is destroyed in both cases.
             let _ = incoming.reject(drive, &hello);
             return;
         }
-        let deadline = drive.within(LIMIT);
-        let attach = |drive: &mut Driver<D, P>, id| drive.attach_qp(id, |device, to| Port::<D>::open(device, to));
         // The accept fails if the peer has gone; the peer dials again.
-        if let Ok(serve) = incoming.accept(drive, PARAM, &hello, deadline, attach) {
-            self.accepting.push(serve);
+        if let Ok(session) = Session::accept(drive, incoming, PARAM, &hello, LIMIT, Port::open) {
+            self.clients.push(Client { session, received_at: drive.now(), has_failed: false, last_order: 0 });
         }
     }
 
     fn take_event<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, event: Event) {
-        let (id, now) = (event.id, drive.now());
-        if let Some(at) = self.accepting.iter().position(|serve| serve.id() == id) {
-            let Some(serve) = self.accepting.get_mut(at) else { return };
-            let done = serve.handle(drive, event);
-            if let Ok(Some(connected)) = done {
-                let port = connected.attached;
-                self.connected.push(Client { id, port, received_at: now, has_failed: false, last_order: 0 });
-            } else if done.is_ok() {
-                return;
-            }
-            drop(self.accepting.swap_remove(at));
-            return;
-        }
-        let has_ended = matches!(event.cm(), Some(CmEvent::Disconnected | CmEvent::DeviceRemoval));
-        if let Some(client) = self.connected.iter_mut().find(|client| client.id == id) {
-            client.has_failed |= has_ended;
+        let Some(client) = self.clients.iter_mut().find(|client| client.session.id() == event.id) else { return };
+        match client.session.handle(drive, event, Port::open) {
+            Ok(None) => {}
+            Ok(Some(_)) => client.received_at = drive.now(),
+            Err(_) => client.has_failed = true,
         }
     }
 
-    /// Drops clients that are silent or have failed.
+    /// Drops clients that are silent, have failed or have ended.
     pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
         let now = drive.now();
-        self.connected.retain(|client| {
-            let stays = !client.has_failed && now < client.received_at.after(SILENCE);
+        self.clients.retain_mut(|client| {
+            // An accept ends by itself.
+            let accepts = client.session.attached().is_none();
+            let is_served = client.session.is_open() && now < client.received_at.after(SILENCE);
+            let stays = !client.has_failed && (accepts || is_served);
             if !stays {
-                end(drive, client.id);
+                end(drive, &mut client.session);
             }
             stays
         });
