@@ -65,8 +65,13 @@ pub(super) struct Connection<D: DataPath> {
 }
 
 impl<D: DataPath> Connection<D> {
+    /// Makes a connection with this memory.
+    pub(super) fn with(memory: Memory) -> impl FnOnce(&mut D, Attaching<'_>) -> Result<Self, CreateError> {
+        move |device, to| Self::attach(device, to, memory)
+    }
+
     /// Creates the QP and its memory, and posts the receives.
-    pub(super) fn attach(device: &mut D, to: Attaching<'_>, memory: Memory) -> Result<Self, CreateError> {
+    fn attach(device: &mut D, to: Attaching<'_>, memory: Memory) -> Result<Self, CreateError> {
         let pd = device.alloc_pd(to.id())?;
         let Memory { region: len, frames, frame } = memory;
         let receives = frames + MESSAGES;

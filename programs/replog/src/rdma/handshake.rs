@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming, ReleasedIncoming};
+use cmid_mio::proto::handshake::{DialTo, HandshakeError, Incoming, ReleasedIncoming, Session};
 use cmid_mio::proto::redial::{Cause, Todo};
-use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, Poller, PortSpace, PrivateData};
+use cmid_mio::proto::{ConnParam, Errno, Event, PortSpace, PrivateData};
 
-use super::{Connection, Driver, LIMIT, Memory, RETRY, Rdma};
+use super::{Connection, Driver, LIMIT, Peer, RETRY, Rdma};
 use crate::links::VERSION;
 use crate::protocol::ReplicaId;
 
@@ -40,13 +40,6 @@ fn parse(private_data: &[u8]) -> Option<(u8, ReplicaId)> {
         [version, id, ..] => Some((*version, (*id).into())),
         _ => None,
     }
-}
-
-/// Makes connections with this memory.
-fn attach<D: DataPath, P: Poller<D>>(
-    memory: Memory,
-) -> impl Fn(&mut Drive<D, P>, IdKey) -> Result<Connection<D>, Error> {
-    move |drive, id| drive.attach_qp(id, |device, to| Connection::<D>::attach(device, to, memory))
 }
 
 impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
@@ -96,17 +89,18 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             Todo::Dial { deadline } => {
                 let private_data = PrivateData::copy_of(&hello(self.id));
                 let to = DialTo { param: PARAM, private_data, ..DialTo::new(peer.addr) };
-                match Dial::start(self.driver.drive(), Some(self.channel), &to, deadline) {
-                    Ok(dial) => peer.dial = Some(dial),
+                let drive = self.driver.drive();
+                let limit = deadline.since(drive.within(Duration::ZERO));
+                let begun = match drive.create_id(Some(self.channel), PortSpace::Tcp) {
+                    Ok(id) => Session::connect(drive, id, &to, limit),
+                    Err(error) => Err(error.into()),
+                };
+                match begun {
+                    Ok(session) => peer.opening = Some(session),
                     Err(error) => return self.not_connected(number, &error),
                 }
             }
-            Todo::Cancel => {
-                if let Some(dial) = peer.dial.take() {
-                    // An id that cannot be destroyed is in state `Failed`.
-                    let _ = dial.cancel(self.driver.drive());
-                }
-            }
+            Todo::Cancel => self.cancel(number),
             // The peer does not call, and a new connection is used in `connected`.
             Todo::Nothing | Todo::Wait { .. } | Todo::Accept { .. } | Todo::Reject | Todo::Use { .. } => {}
             Todo::GiveUp(reason) => bail!("cannot connect to replica {number} at {}: {reason}", peer.addr),
@@ -114,8 +108,19 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         Ok(())
     }
 
-    /// A call of this replica has failed.
+    /// Ends a handshake.
+    fn cancel(&mut self, number: ReplicaId) {
+        if let Some(mut session) = self.peers[number].opening.take() {
+            // An id that cannot be destroyed is in state `Failed`.
+            let _ = session.cancel(self.driver.drive());
+        }
+    }
+
+    /// A handshake has failed. A peer that calls does it again; this replica does what the redial says.
     fn not_connected(&mut self, number: ReplicaId, error: &HandshakeError) -> Result<()> {
+        if self.peers[number].redial.is_none() {
+            return Ok(());
+        }
         let mut cause = Cause::of(error);
         if let (Cause::Refused, HandshakeError::Ended { error, .. }) = (cause, error) {
             if let Some((version, _)) = parse(&error.event.private_data).filter(|(version, _)| *version != VERSION) {
@@ -159,13 +164,11 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     }
 
     fn serve(&mut self, peer: ReplicaId, incoming: Incoming) {
-        let drive = self.driver.drive();
-        if let Some(serve) = self.peers[peer].serve.take() {
-            // A second request shows that the peer has started again.
-            let _ = serve.cancel(drive);
-        }
-        let deadline = drive.within(LIMIT);
-        self.peers[peer].serve = incoming.accept(drive, PARAM, &hello(self.id), deadline, attach(self.memory)).ok();
+        // A second request shows that the peer has started again.
+        self.cancel(peer);
+        let (hello, attach) = (hello(self.id), Connection::with(self.memory));
+        let accepted = Session::accept(self.driver.drive(), incoming, PARAM, &hello, LIMIT, attach);
+        self.peers[peer].opening = accepted.ok();
     }
 
     /// Passes an event to the handshake of its id.
@@ -173,32 +176,20 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     /// # Errors
     /// The peer has another version.
     pub(super) fn continue_handshake(&mut self, number: ReplicaId, event: Event) -> Result<()> {
-        let peer = &mut self.peers[number];
+        let Peer { opening: Some(session), redial, .. } = &mut self.peers[number] else { return Ok(()) };
         let drive = self.driver.drive();
-        let (result, dials) = match (&mut peer.dial, &mut peer.serve) {
-            (Some(dial), _) if dial.id() == event.id => (dial.handle(drive, event, attach(self.memory)), true),
-            (_, Some(serve)) if serve.id() == event.id => (serve.handle(drive, event), false),
-            _ => return Ok(()),
-        };
-        if let Ok(None) = result {
-            return Ok(());
-        }
-        // The handshake has ended.
-        if dials {
-            drop(peer.dial.take());
-        } else {
-            drop(peer.serve.take());
-        }
-        match result {
-            Ok(Some(connected)) => {
-                if let (true, Some(redial)) = (dials, &mut peer.redial) {
+        match session.handle(drive, event, Connection::with(self.memory)).map(|opened| opened.is_some()) {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Some(redial) = redial {
                     let _use = redial.established(drive.within(Duration::ZERO));
                 }
-                self.connected(number, connected);
+                self.connected(number);
             }
-            Err(error) if dials => self.not_connected(number, &error)?,
-            // The peer calls again.
-            Ok(None) | Err(_) => {}
+            Err(error) => {
+                self.peers[number].opening = None;
+                self.not_connected(number, &error)?;
+            }
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::handshake::{Connected, Dial, ReleasedIncoming, Serve};
+use cmid_mio::proto::handshake::{ReleasedIncoming, Session};
 use cmid_mio::proto::redial::{Redial, RedialLimits};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Next, Time};
 use mio::{Registry, Token};
@@ -52,10 +52,9 @@ const REDIAL: RedialLimits = RedialLimits {
 /// The state of the connection with a peer.
 struct Peer<D: DataPath> {
     addr: SocketAddr,
-    /// A connection under way.
-    dial: Option<Dial<Connection<D>>>,
-    serve: Option<Serve<Connection<D>>>,
-    connection: Option<(IdKey, Connection<D>)>,
+    /// A connection under way: this replica calls the peer, or accepts its call.
+    opening: Option<Session<Connection<D>>>,
+    session: Option<Session<Connection<D>>>,
     /// The number of connections so far, and the number of the connection that actions concern.
     connections: u64,
     current: u64,
@@ -63,6 +62,12 @@ struct Peer<D: DataPath> {
     redial: Option<Redial>,
     /// Whether the CQ of the connection may have completions.
     readable: bool,
+}
+
+impl<D: DataPath> Peer<D> {
+    fn connection(&mut self) -> Option<&mut Connection<D>> {
+        self.session.as_mut()?.attached()
+    }
 }
 
 /// Connections over RDMA, on a mio loop unless `R` says otherwise.
@@ -123,9 +128,8 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         let now = driver.drive().within(Duration::ZERO);
         let peer = |(number, &addr): (ReplicaId, &SocketAddr)| Peer {
             addr,
-            dial: None,
-            serve: None,
-            connection: None,
+            opening: None,
+            session: None,
             connections: 0,
             current: 0,
             redial: (number > id && part.owns(number)).then(|| Redial::new(id as u64, REDIAL, now)),
@@ -166,35 +170,29 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             self.accept(event);
             return Ok(());
         }
-        let of = |peer: &Peer<D>| {
-            let dial = peer.dial.as_ref().map(Dial::id);
-            let serve = peer.serve.as_ref().map(Serve::id);
-            let connection = peer.connection.as_ref().map(|(id, _)| *id);
-            [dial, serve, connection].contains(&Some(event.id))
-        };
-        match self.peers.iter().position(of) {
-            Some(peer) if self.peers[peer].connection.as_ref().is_none_or(|(id, _)| *id != event.id) => {
-                self.continue_handshake(peer, event)
-            }
-            Some(peer) => {
-                match event.cm() {
-                    // These events do not end a connection.
-                    Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established) => {}
-                    _ => self.close(peer),
-                }
-                Ok(())
-            }
-            None => Ok(()),
+        let is_of = |session: &Session<_>| session.id() == event.id;
+        if let Some(peer) = self.peers.iter().position(|peer| peer.opening.as_ref().is_some_and(is_of)) {
+            return self.continue_handshake(peer, event);
         }
+        if let Some(number) = self.peers.iter().position(|peer| peer.session.as_ref().is_some_and(is_of)) {
+            if let Some(session) = &mut self.peers[number].session {
+                let handled = session.handle(self.driver.drive(), event, Connection::with(self.memory));
+                if handled.is_err() || !session.is_open() {
+                    self.close(number);
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn connected(&mut self, peer: ReplicaId, connected: Connected<Connection<D>>) {
+    /// The handshake of a peer has ended with a connection.
+    fn connected(&mut self, peer: ReplicaId) {
         // A new connection shows that the peer has ended the old one.
         self.close(peer);
-        let Connected { id, attached: connection, .. } = connected;
-        let is_watched = self.driver.watch(peer, &connection.cq);
-        self.peers[peer].connection = Some((id, connection));
-        if is_watched.is_err() {
+        self.peers[peer].session = self.peers[peer].opening.take();
+        let Peer { session: Some(session), .. } = &mut self.peers[peer] else { return };
+        let Some(connection) = session.attached() else { return };
+        if self.driver.watch(peer, &connection.cq).is_err() {
             self.close(peer);
             return;
         }
@@ -206,7 +204,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
 
     /// Checks that a deposed leader has written nothing.
     fn check_revoked(&mut self, peer: ReplicaId) {
-        if self.peers[peer].connection.as_ref().is_some_and(|(_, connection)| connection.is_violated()) {
+        if self.peers[peer].connection().is_some_and(|connection| connection.is_violated()) {
             self.violator.get_or_insert(peer);
         }
     }
@@ -214,15 +212,15 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     /// Ends a connection. The peer cannot write afterwards.
     fn close(&mut self, peer: ReplicaId) {
         self.check_revoked(peer);
-        let Some((id, connection)) = self.peers[peer].connection.take() else { return };
-        self.driver.unwatch(&connection.cq);
+        let Some(mut session) = self.peers[peer].session.take() else { return };
+        if let Some(connection) = session.attached() {
+            self.driver.unwatch(&connection.cq);
+        }
         let drive = self.driver.drive();
         // The connection may have ended already.
-        let deadline = drive.within(LIMIT);
-        let _ = drive.disconnect(id, deadline);
-        let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
-        drop(connection);
-        let _ = drive.destroy(id, Time::NEVER);
+        let _ = session.disconnect(drive);
+        let _ = session.cancel(drive);
+        drop(session);
         let now = drive.within(Duration::ZERO);
         if let Some(redial) = &mut self.peers[peer].redial {
             // It waits for the next attempt: there is no limit on them.
@@ -233,7 +231,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
 
     /// Takes all completions of a peer.
     fn take_completions(&mut self, peer: ReplicaId) {
-        let Some((_, connection)) = &mut self.peers[peer].connection else { return };
+        let Some(connection) = self.peers[peer].connection() else { return };
         let mut result = connection.arm();
         while result.is_ok() {
             result = match connection.receive() {
@@ -257,7 +255,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         let drive = self.driver.drive();
         drive.set_now(now);
         drive.readable_all();
-        self.peers.iter_mut().for_each(|peer| peer.readable = peer.connection.is_some());
+        self.peers.iter_mut().for_each(|peer| peer.readable = peer.session.is_some());
     }
 
     /// Returns what the drive does next.
@@ -284,7 +282,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     /// Lets all peers keep their right to write, and expects that they do not use it: a device that does not enforce
     /// access rights.
     pub(crate) fn pretend_to_fence(&mut self) {
-        for (_, connection) in self.peers.iter_mut().filter_map(|peer| peer.connection.as_mut()) {
+        for connection in self.peers.iter_mut().filter_map(Peer::connection) {
             // Without a hash nothing is expected.
             let _ = connection.expect_no_writes();
         }
@@ -292,13 +290,11 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
 
     /// Runs `act` on the current connection, if it has not ended. If `act` fails, the connection ends.
     fn with(&mut self, peer: ReplicaId, act: impl FnOnce(&mut Connection<D>) -> Result<(), Errno>) {
-        let Peer { connection: Some((_, connection)), connections, current, .. } = &mut self.peers[peer] else {
-            return;
-        };
-        if connections != current {
+        let peer_state = &mut self.peers[peer];
+        if peer_state.connections != peer_state.current {
             return;
         }
-        if act(connection).is_err() {
+        if peer_state.connection().is_some_and(|connection| act(connection).is_err()) {
             self.close(peer);
         }
     }
@@ -369,8 +365,7 @@ impl<D: DataPath, R: Driver<D>> Links for Rdma<D, R> {
 
     fn fence(&mut self) {
         for peer in 0..self.peers.len() {
-            let Some((_, connection)) = &mut self.peers[peer].connection else { continue };
-            if connection.permit(false).is_err() {
+            if self.peers[peer].connection().is_some_and(|connection| connection.permit(false).is_err()) {
                 self.close(peer);
             }
         }

@@ -93,10 +93,14 @@ impl Pair<Rdma<SimDevice>> {
         pair
     }
 
-    fn region(&self) -> Vec<u8> {
-        let (_, connection) = self.links[REPLICA].peers[LEADER].connection.as_ref().expect("a connection");
+    /// The replica's connection with the leader.
+    fn connection(&mut self) -> &mut Connection<SimDevice> {
+        self.links[REPLICA].peers[LEADER].connection().expect("a connection")
+    }
+
+    fn region(&mut self) -> Vec<u8> {
         let mut bytes = vec![0; Memory::default().region];
-        connection.region.read(0, &mut bytes).expect("the bytes");
+        self.connection().region.read(0, &mut bytes).expect("the bytes");
         bytes
     }
 }
@@ -125,8 +129,7 @@ fn a_deposed_leader_writes_nothing() {
 #[test]
 fn a_write_of_a_deposed_leader_is_reported() {
     let mut pair = Pair::granted();
-    let connection = pair.links[REPLICA].peers[LEADER].connection.as_mut();
-    connection.expect("a connection").1.expect_no_writes().expect("a hash");
+    pair.connection().expect_no_writes().expect("a hash");
     pair.write();
     pair.wait(REPLICA, |event| matches!(event, LinkEvent::Frame(LEADER, _))).expect("a frame");
     pair.links[REPLICA].grant(LEADER);
@@ -138,8 +141,7 @@ fn a_write_of_a_deposed_leader_is_reported() {
 #[test]
 fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
     let mut pair = Pair::granted();
-    let connection = pair.links[REPLICA].peers[LEADER].connection.as_mut();
-    connection.expect("a connection").1.expect_no_writes().expect("a hash");
+    pair.connection().expect_no_writes().expect("a hash");
     pair.write();
     pair.wait(REPLICA, |event| matches!(event, LinkEvent::Frame(LEADER, _))).expect("a frame");
     pair.links[REPLICA].close(LEADER);
@@ -150,16 +152,12 @@ fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
 #[test]
 fn an_action_for_another_connection_does_nothing() {
     let mut pair = Pair::new(Rdma::new);
-    let access = |pair: &Pair<Rdma<SimDevice>>| {
-        let (_, connection) = pair.links[REPLICA].peers[LEADER].connection.as_ref().expect("a connection");
-        connection.region.access()
-    };
     for earlier_or_later in [0, 2] {
         pair.links[REPLICA].perform(Command::Act(LEADER, earlier_or_later, Act::Grant));
-        assert_eq!(access(&pair), Some(Access::LOCAL_WRITE));
+        assert_eq!(pair.connection().region.access(), Some(Access::LOCAL_WRITE));
     }
     pair.links[REPLICA].perform(Command::Act(LEADER, 1, Act::Grant));
-    assert_eq!(access(&pair), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
+    assert_eq!(pair.connection().region.access(), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
 }
 
 /// The connections are on other reactors than the log: a fence returns after it is in effect on them.
