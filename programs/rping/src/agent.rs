@@ -6,8 +6,9 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, Observer, Poller, PortSpace};
+use cmid_proto::datapath::{Attaching, DataPath};
+use cmid_proto::handshake::{self, DialTo, Incoming};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Observer, Poller, PortSpace};
 
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
@@ -34,9 +35,7 @@ pub(crate) struct Agent<D: DataPath> {
     channel: ChannelKey,
     /// The listening id of a server.
     listener: Option<IdKey>,
-    /// The id of the connection.
-    id: Option<IdKey>,
-    session: Option<Session<D>>,
+    connection: Option<handshake::Session<Session<D>>>,
     done: bool,
 }
 
@@ -51,7 +50,7 @@ impl<D: DataPath> Agent<D> {
     ) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-        let mut agent = Agent { plan, log, channel, listener: None, id: None, session: None, done: false };
+        let mut agent = Agent { plan, log, channel, listener: None, connection: None, done: false };
         if plan.server {
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
@@ -60,8 +59,8 @@ impl<D: DataPath> Agent<D> {
             let _ = listens.send(());
             agent.log.note(drive, id, &format!("listens on {address}"));
         } else {
-            drive.resolve_addr(id, None, address, drive.within(PATIENCE))?;
-            agent.id = Some(id);
+            let to = DialTo { param: PARAM, ..DialTo::new(address) };
+            agent.connection = Some(handshake::Session::connect(drive, id, &to, PATIENCE)?);
             agent.log.note(drive, id, &format!("resolves {address}"));
         }
         Ok(agent)
@@ -71,13 +70,9 @@ impl<D: DataPath> Agent<D> {
         self.done
     }
 
-    pub(crate) fn pings(&self) -> u64 {
-        self.session.as_ref().map_or(0, Session::pings)
-    }
-
-    /// The descriptor of the connection's CQ, if it exists.
-    pub(crate) fn cq_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.session.as_ref().map(Session::cq_fd)
+    /// The descriptor of the connection's CQ, once it is established.
+    pub(crate) fn cq_fd(&mut self) -> Option<BorrowedFd<'_>> {
+        Some(self.connection.as_mut()?.attached()?.cq_fd())
     }
 
     /// Handles all events. Returns true if there were any.
@@ -85,57 +80,42 @@ impl<D: DataPath> Agent<D> {
         let mut any = false;
         while !self.done {
             let Some(event) = drive.next_event(self.channel) else { break };
-            self.handle(drive, &event)?;
+            self.handle(drive, event)?;
             any = true;
         }
         Ok(any)
     }
 
-    fn handle<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, event: &Event) -> Result<()> {
-        let id = event.id;
-        self.log.note_event(drive, event);
-        let Some(kind) = event.cm() else { bail!("{}", event.kind) };
+    fn handle<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, event: Event) -> Result<()> {
+        self.log.note_event(drive, &event);
+        let plan = self.plan;
+        let attach = |device: &mut D, to: Attaching<'_>| Session::new(device, to, plan);
+        let event = match Incoming::new(drive, event) {
+            // There is one connection at a time: other requests are rejected. The reject fails if the peer has gone.
+            Ok(incoming) if self.connection.is_some() => {
+                let _ = incoming.reject(drive, &[]);
+                return Ok(());
+            }
+            Ok(incoming) => {
+                let session = handshake::Session::accept(drive, incoming, PARAM, &[], PATIENCE, attach)?;
+                self.log.note(drive, session.id(), "accepts");
+                self.connection = Some(session);
+                return Ok(());
+            }
+            Err(event) => event,
+        };
+        let (kind, status) = (event.kind, event.status);
+        let Some(connection) = &mut self.connection else { bail!("{kind} with status {status}") };
+        if let Some(connected) = connection.handle(drive, event, attach)? {
+            return connected.attached.start();
+        }
         match kind {
-            CmEvent::AddrResolved => drive.resolve_route(id, drive.within(PATIENCE))?,
-            CmEvent::RouteResolved => {
-                self.attach(drive, id)?;
-                drive.connect(id, PARAM, &[], drive.within(PATIENCE))?;
-                self.log.note(drive, id, "connects");
+            EventKind::Cm(CmEvent::RouteResolved) => self.log.note(drive, connection.id(), "connects"),
+            EventKind::Cm(CmEvent::Disconnected) => self.end(drive)?,
+            EventKind::Cm(CmEvent::DeviceRemoval) | EventKind::DeadlinePassed(_) => {
+                bail!("{kind} with status {status}")
             }
-            // There is one connection at a time: other requests are rejected.
-            CmEvent::ConnectRequest if self.id.is_some() => {
-                // The reject fails if the peer has gone. The id is destroyed in both cases.
-                let _ = drive.reject(id, &[]);
-                drive.destroy(id, drive.within(PATIENCE))?;
-            }
-            CmEvent::ConnectRequest => {
-                self.id = Some(id);
-                self.attach(drive, id)?;
-                drive.accept(id, PARAM, &[], drive.within(PATIENCE))?;
-                self.log.note(drive, id, "accepts");
-            }
-            CmEvent::Established => {
-                if let Some(session) = &mut self.session {
-                    session.start()?;
-                }
-            }
-            CmEvent::Disconnected => self.end(drive, id)?,
-            // These events do not end the connection.
-            CmEvent::AddrChange | CmEvent::TimewaitExit => {}
-            CmEvent::AddrError
-            | CmEvent::RouteError
-            | CmEvent::ConnectResponse
-            | CmEvent::ConnectError
-            | CmEvent::Unreachable
-            | CmEvent::Rejected
-            | CmEvent::DeviceRemoval
-            | CmEvent::MulticastJoin
-            | CmEvent::MulticastError
-            | CmEvent::AddrinfoResolved
-            | CmEvent::AddrinfoError
-            | CmEvent::User
-            | CmEvent::Internal
-            | CmEvent::Unknown(_) => bail!("{} with status {}", event.kind, event.status),
+            _ => {}
         }
         Ok(())
     }
@@ -143,31 +123,26 @@ impl<D: DataPath> Agent<D> {
     /// Handles the completions after the CQ's descriptor became readable. After [`Progress::Finished`] a request is
     /// pending, and the driver needs a turn.
     pub(crate) fn run<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<Progress> {
-        let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
+        let Some(connection) = &mut self.connection else { return Ok(Progress::Going) };
+        let Some(session) = connection.attached() else { return Ok(Progress::Going) };
         let progress = session.run()?;
         if progress == Progress::Finished {
             let pings = session.pings();
-            self.log.note(drive, id, &format!("has completed {pings} pings and disconnects"));
-            drive.disconnect(id, drive.within(PATIENCE))?;
+            self.log.note(drive, connection.id(), &format!("has completed {pings} pings and disconnects"));
+            connection.disconnect(drive)?;
         }
         Ok(progress)
     }
 
-    fn attach<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, id: IdKey) -> Result<()> {
-        let plan = self.plan;
-        self.session = Some(drive.attach_qp(id, |device, attaching| Session::<D>::new(device, attaching, plan))?);
-        Ok(())
-    }
-
-    /// Handles the end of the connection: replies if the peer disconnected first, and releases the resources.
-    fn end<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, id: IdKey) -> Result<()> {
-        let pings = self.pings();
-        drive.disconnect(id, drive.within(PATIENCE))?;
-        drive.detach_qp(id, |device, id| device.destroy_qp(id))?;
-        self.session = None;
-        for id in [Some(id), self.listener].into_iter().flatten() {
-            drive.destroy(id, drive.within(PATIENCE))?;
-            self.log.ends(id);
+    /// The end of the connection on both sides: releases the resources.
+    fn end<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<()> {
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        let pings = connection.attached().map_or(0, |session| session.pings());
+        connection.cancel(drive)?;
+        self.log.ends(connection.id());
+        if let Some(listener) = self.listener {
+            drive.destroy(listener, drive.within(PATIENCE))?;
+            self.log.ends(listener);
         }
         // Drops the undelivered events, so that the channel can be closed.
         while drive.next_event(self.channel).is_some() {}
