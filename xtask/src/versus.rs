@@ -17,6 +17,8 @@ use crate::{command, guest, host};
 const RESULTS: &str = "benches/results/versus-c.json";
 /// Those of other crates.
 const PEERS: &str = "benches/results/versus-peers.json";
+/// The echo of messages.
+const ECHO: &str = "benches/results/versus-echo.json";
 /// The system calls of a connection.
 const SYSCALLS: &str = "benches/results/versus-syscalls.json";
 /// The time limit in seconds for all figures.
@@ -31,7 +33,7 @@ pub(crate) struct Arguments {
     /// Only the exact figures with limits, as in the tests
     #[arg(long)]
     quick: bool,
-    /// Record the figures; with `--parts` only those of peers and system calls
+    /// Record the figures; with `--parts` only those of peers, echo and system calls
     #[arg(long, conflicts_with = "quick")]
     record: bool,
     /// Only these parts
@@ -47,6 +49,8 @@ pub(crate) struct Arguments {
 enum Part {
     /// Instructions
     Counts,
+    /// Time per echoed message, also of another crate and of TCP
+    Echo,
     /// Wake-ups of idle drivers
     Idle,
     /// Time per message
@@ -72,15 +76,16 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     // The figures of an earlier run must not be taken for this one's.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
-    let files = ["figures.json", "peers.json", "syscalls.json"].map(|name| directory.join(name));
-    let [figures, of_peers, syscalls] = &files;
+    let files = ["figures.json", "peers.json", "echo.json", "syscalls.json"].map(|name| directory.join(name));
+    let [figures, of_peers, echo, syscalls] = &files;
     // Nine pairs of each figure.
     let mut command = line("VERSUS_PARTS=10 @versus measure --c @versus-c --rping @rping")?.words;
     command.extend(["--into".into(), figures.clone().into_os_string()]);
     command.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
-    if arguments.parts.is_empty() || arguments.parts.contains(&Part::Peers) {
+    if arguments.parts.is_empty() || arguments.parts.iter().any(|part| matches!(part, Part::Peers | Part::Echo)) {
         command.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
         command.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
+        command.extend(["--echo-into".into(), echo.clone().into_os_string()]);
     }
     if !arguments.parts.is_empty() {
         let names = arguments.parts.iter().filter_map(ValueEnum::to_possible_value);
@@ -91,7 +96,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let options = Options { kernel, timeout, cpus, writable: vec![directory], ..Options::default() };
     let measured = guest::run(&[options], &command);
     // Figures are written only when they are complete. They are also valid if a limit is exceeded.
-    for (file, recorded) in files.iter().zip([RESULTS, PEERS, SYSCALLS]) {
+    for (file, recorded) in files.iter().zip([RESULTS, PEERS, ECHO, SYSCALLS]) {
         let is_whole = arguments.parts.is_empty() || recorded != RESULTS;
         if arguments.record && is_whole && file.try_exists()? {
             fs::copy(file, context.root.join(recorded)).context(recorded)?;

@@ -6,6 +6,8 @@
 mod connection;
 #[cfg(feature = "verbs")]
 mod connections;
+#[cfg(feature = "verbs")]
+mod echo;
 mod idle;
 #[cfg(feature = "verbs")]
 mod job;
@@ -53,6 +55,9 @@ enum Command {
     /// Ping-pong messages, like `ibv_rc_pingpong`
     #[cfg(feature = "verbs")]
     Pingpong(pingpong::Arguments),
+    /// Echo messages: `Messages` on io-epoll and on tokio, and TCP on both
+    #[cfg(feature = "verbs")]
+    Echo(echo::Arguments),
     /// Count the wake-ups of idle drivers, on the simulator
     Idle,
     /// Measure the figures
@@ -68,6 +73,8 @@ fn main() -> Result<()> {
         }
         #[cfg(feature = "verbs")]
         Command::Pingpong(arguments) => pingpong::run(arguments),
+        #[cfg(feature = "verbs")]
+        Command::Echo(arguments) => echo::run(arguments),
         Command::Idle => idle::on_simulator(),
         #[cfg(feature = "verbs")]
         Command::Measure(arguments) => measure::run(&arguments),

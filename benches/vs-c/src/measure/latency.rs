@@ -85,7 +85,7 @@ const SLEEPS: &str = "cmid's CQ descriptor is non-blocking and is awaited in pol
 call more per wake-up than the blocking read of ibv_rc_pingpong, which sees no connection end.";
 
 /// Parses text such as "1000 iters in 0.06 seconds = 63.51 usec/iter".
-fn per_iteration(said: &str) -> Result<f64> {
+pub(super) fn per_iteration(said: &str) -> Result<f64> {
     let figure = said.lines().find_map(|line| line.split_once(" seconds = ")?.1.strip_suffix(" usec/iter"));
     Ok(figure.with_context(|| format!("no time per iteration in {said}"))?.parse()?)
 }

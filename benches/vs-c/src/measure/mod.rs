@@ -3,6 +3,7 @@
 
 mod callgrind;
 mod counts;
+mod echo;
 mod idle;
 mod latency;
 mod peers;
@@ -42,7 +43,7 @@ pub(crate) struct Arguments {
         value_enum,
         value_name = "PART",
         value_delimiter = ',',
-        default_value = "counts,idle,latency,peers,syscalls"
+        default_value = "counts,echo,idle,latency,peers,syscalls"
     )]
     parts: Vec<Part>,
     /// Of the jobs of the active side and of the data path, only these
@@ -57,6 +58,9 @@ pub(crate) struct Arguments {
     /// The file for their figures
     #[arg(long, value_name = "FILE")]
     peers_into: Option<PathBuf>,
+    /// The file for the echo
+    #[arg(long, value_name = "FILE")]
+    echo_into: Option<PathBuf>,
     /// The file for the system calls
     #[arg(long, value_name = "FILE")]
     syscalls_into: Option<PathBuf>,
@@ -67,6 +71,8 @@ pub(crate) struct Arguments {
 enum Part {
     /// Instructions.
     Counts,
+    /// Time per echoed message, also of another crate and of TCP.
+    Echo,
     /// Wake-ups of idle drivers.
     Idle,
     /// Time per message.
@@ -78,7 +84,7 @@ enum Part {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, rping, quick, parts, jobs, into, peers, peers_into, syscalls_into } = arguments;
+    let Arguments { c, rping, quick, parts, jobs, into, peers, peers_into, echo_into, syscalls_into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
     let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
@@ -108,10 +114,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             add(vec![latency::rping(&programs, driver, &mut port)?]);
         }
     }
-    let folder = peers.as_ref().filter(|_| parts.contains(&Part::Peers) && !quick);
+    let wanted = |part| peers.as_ref().filter(|_| parts.contains(&part) && !quick);
     let counts_calls = parts.contains(&Part::Syscalls) && !quick;
-    let is_measured = !rows.is_empty() || counts_calls || folder.is_some();
-    ensure!(is_measured, "nothing is measured: --quick leaves latency, peers and system calls out");
+    let is_measured = !rows.is_empty() || counts_calls || wanted(Part::Peers).is_some() || wanted(Part::Echo).is_some();
+    ensure!(is_measured, "nothing is measured: --quick leaves latency, peers, the echo and system calls out");
     if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
         write(file, &section(TITLE, &about(cpus), &rows))?;
     }
@@ -122,7 +128,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             write(file, &section(syscalls::TITLE, syscalls::ABOUT, &rows))?;
         }
     }
-    if let Some(folder) = folder {
+    if let Some(folder) = wanted(Part::Echo) {
+        let rows = echo::rows(&programs, folder, &mut port)?;
+        show(&rows);
+        if let Some(file) = echo_into {
+            write(file, &section(echo::TITLE, echo::ABOUT, &rows))?;
+        }
+    }
+    if let Some(folder) = wanted(Part::Peers) {
         let rows = peers::rows(&programs, folder, &mut port)?;
         show(&rows);
         if let Some(file) = peers_into {

@@ -1,0 +1,158 @@
+//! Time per echoed message: `Messages`, another crate's stream and TCP over one wire, in turns in the same VM.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::measure::process::{self, Server, words};
+use crate::measure::programs::Programs;
+use crate::measure::rows::{Figures, Row};
+
+/// The end of the wire at rxe2. A client there is on rxe1.
+const SERVER: &str = "10.98.0.2";
+/// The index of their GIDs that are these addresses. The one before is link-local.
+const GID: &str = "1";
+/// Runs of each program, after one that is discarded: it reads the programs from the disk.
+const ROUNDS: usize = 9;
+/// The numbers of messages in a short and a long run. The time of the short run is subtracted, and with it what only the
+/// first messages cost.
+const SHORT: u32 = 100;
+const LONG: u32 = 1100;
+
+pub(crate) const TITLE: &str = "An echo: messages, another crate, TCP";
+
+/// How it was measured, and what may be compared with what.
+pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: a client and a server on one wire in the VM, one virtual CPU, \
+    without KVM: soft-RoCE on both ends of a pair of veth, and TCP over the same pair. The server sends back what has arrived. One \
+    figure is the time of 1100 messages less that of 100, divided by 1000; all programs run in turns. The first table rows have one \
+    message of 64 bytes under way, the others eight of 4096 bytes, which is what the 8 receives of rdma-io's stream hold. Like is to \
+    be compared with like: `ibv_rc_pingpong -e` blocks in a read of one CQ and sees no end of the connection, cmid's data path and \
+    `Messages` on io-epoll wait in poll(2) for the CQ and for events, as TCP does there for its socket; the last three of each kind \
+    are on tokio, each on a runtime with one thread. `Messages` copies each message into and out of registered memory, counts \
+    credits and notices a peer that is gone. rdma-io's stream has no flow control of its own. TCP splits messages as it likes.";
+
+/// What waits, and how.
+struct Program {
+    name: &'static str,
+    /// Begins the command; `None` for `ibv_rc_pingpong`.
+    path: Option<PathBuf>,
+    arguments: &'static str,
+    listens_on_tcp: bool,
+    /// Whether it can have several messages under way.
+    has_window: bool,
+}
+
+/// What is echoed.
+struct Load {
+    size: u32,
+    window: u32,
+    what: &'static str,
+}
+
+const LOADS: [Load; 2] = [
+    Load { size: 64, window: 1, what: "a message of 64 bytes there and back" },
+    Load { size: 4096, window: 8, what: "a message of 4096 bytes there and back, eight under way" },
+];
+
+fn programs(programs: &Programs, peers: &Path) -> [Program; 7] {
+    let ours = |name, arguments, listens_on_tcp, has_window| {
+        let path = Some(programs.ours.clone());
+        Program { name, path, arguments, listens_on_tcp, has_window }
+    };
+    let rdma_io = Some(peers.join("peer-rdma-io-echo"));
+    [
+        Program { name: "ibv_rc_pingpong -e", path: None, arguments: "", listens_on_tcp: true, has_window: false },
+        ours("cmid's data path, poll(2)", "pingpong -e", false, false),
+        ours("Messages on io-epoll, poll(2)", "echo --on epoll", false, true),
+        ours("TCP, poll(2)", "echo --on tcp-poll", true, true),
+        ours("a channel of io-tokio", "echo --on tokio", false, true),
+        Program {
+            name: "rdma-io 0.0.2 on tokio",
+            path: rdma_io,
+            arguments: "",
+            listens_on_tcp: false,
+            has_window: true,
+        },
+        ours("TCP on tokio", "echo --on tcp-tokio", true, true),
+    ]
+}
+
+/// Measures all programs with both loads.
+pub(crate) fn rows(all: &Programs, peers: &Path, port: &mut u16) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for load in &LOADS {
+        let mut measured: Vec<_> = programs(all, peers).map(|program| (program, Vec::new())).into();
+        measured.retain(|(program, _)| load.window == 1 || program.has_window);
+        for round in 0..=ROUNDS {
+            for (program, figures) in &mut measured {
+                let figure = per_message(program, load, port).context(program.name)?;
+                if round > 0 {
+                    figures.push(figure);
+                }
+            }
+        }
+        rows.extend(
+            measured.into_iter().map(|(program, figures)| row(format!("{}: {}", load.what, program.name), figures)),
+        );
+    }
+    Ok(rows)
+}
+
+/// Microseconds for one message.
+fn per_message(program: &Program, load: &Load, port: &mut u16) -> Result<f64> {
+    let mut timed = |iters: u32| {
+        *port += 1;
+        let server = program.command(load, iters, *port, true);
+        let server = if program.listens_on_tcp {
+            Server::listening_on_tcp(&server, *port)?
+        } else {
+            Server::listening(&server, *port)?
+        };
+        let said = process::run(&program.command(load, iters, *port, false))?;
+        server.end()?;
+        Ok::<_, anyhow::Error>(super::latency::per_iteration(&said)? * f64::from(iters))
+    };
+    let (short, long) = (timed(SHORT)?, timed(LONG)?);
+    ensure!(long > short, "{LONG} messages took {long} µs, no longer than {SHORT}, which took {short} µs");
+    Ok((long - short) / f64::from(LONG - SHORT))
+}
+
+impl Program {
+    fn command(&self, load: &Load, iters: u32, port: u16, is_server: bool) -> Vec<OsString> {
+        let Load { size, window, .. } = load;
+        let Some(path) = &self.path else {
+            // The client connects over TCP first.
+            let (device, peer) = if is_server { ("rxe2", "") } else { ("rxe1", SERVER) };
+            let arguments = format!("-d {device} -g {GID} -p {port} -n {iters} -s {size} -e {peer}");
+            return words(Path::new("ibv_rc_pingpong"), &arguments);
+        };
+        let window = if self.has_window { format!("-w {window}") } else { String::new() };
+        let side = if is_server { "-s" } else { "" };
+        words(path, &format!("{} {SERVER}:{port} -n {iters} -z {size} {window} {side}", self.arguments))
+    }
+}
+
+fn row(what: String, figures: Vec<f64>) -> Row {
+    let figures = Figures::Alone(figures);
+    Row { what, unit: "µs", target: None, exact: false, figures, note: None, shares: None, limit: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_of_each_program_have_the_same_load() {
+        let found = Programs { ours: "versus".into(), c: "c".into(), rping: "rping".into() };
+        let said = |number: usize, is_server| {
+            let [small, _] = &LOADS;
+            programs(&found, Path::new("peers"))[number].command(small, 5, 7, is_server).join(" ".as_ref())
+        };
+        assert_eq!(said(0, true), "ibv_rc_pingpong -d rxe2 -g 1 -p 7 -n 5 -s 64 -e");
+        assert_eq!(said(0, false), "ibv_rc_pingpong -d rxe1 -g 1 -p 7 -n 5 -s 64 -e 10.98.0.2");
+        assert_eq!(said(1, false), "versus pingpong -e 10.98.0.2:7 -n 5 -z 64");
+        assert_eq!(said(4, true), "versus echo --on tokio 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
+        assert_eq!(said(5, true), "peers/peer-rdma-io-echo 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
+    }
+}
