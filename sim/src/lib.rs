@@ -202,6 +202,8 @@
 //! - Access rights are those of rxe without on-demand paging, which no device supports here.
 //! - Memory windows are of type 2, and give access to their part of a region only; those of rxe give access to all of
 //!   it ([`Config::windows_without_range`]).
+//! - Each region and window has a key of its own; mlx5 gives the keys of those that are gone to later ones
+//!   ([`Config::reuses_keys`]).
 #![forbid(unsafe_code)]
 
 mod data;

@@ -256,7 +256,8 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 
 /// A memory window of type 2: gives the peer of a QP access to a part of an MR, with its own rights and key.
 /// [`post_bind`](super::QueuePair::post_bind) binds it, [`post_invalidate`](super::QueuePair::post_invalidate) unbinds
-/// it. Dropping it deallocates it, which also unbinds it.
+/// it. Dropping it deallocates it, which also unbinds it; it is deallocated later if a bind or an invalidation of it is in
+/// flight, because the device knows the window by its key, which another one may have then.
 ///
 /// An MR with a bound window cannot be deregistered or re-registered ([`memory::MemoryReason::WindowBound`]). The window keeps alive the QPs through which it was
 /// bound: a QP that is detached and dropped enters its error state, and is destroyed after the window.
@@ -272,7 +273,8 @@ pub trait MemoryWindow: Sized + Send {
     /// Deallocates it now (ibv_dealloc_mw(3)), bound or not.
     ///
     /// # Errors
-    /// Returns the window with the errno of the device.
+    /// Returns the window: with `EBUSY` while a bind or an invalidation of it is in flight, otherwise with the errno of the
+    /// device.
     #[doc(alias = "ibv_dealloc_mw")]
     fn dealloc(self) -> Result<(), (Self, Errno)>;
 

@@ -53,6 +53,10 @@ pub(crate) struct Memory {
     pub(crate) space: Space,
     /// [`Config::windows_without_range`].
     pub(crate) windows_without_range: bool,
+    /// [`Config::reuses_keys`].
+    reuses_keys: bool,
+    /// The keys that are free again, the one that is given out next last.
+    free_keys: Vec<u32>,
     pds: BTreeMap<PdNo, IbPd>,
     pub(crate) mrs: BTreeMap<MrHandle, IbMr>,
     pub(crate) windows: BTreeMap<MwNo, Window>,
@@ -65,7 +69,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(config: &Config) -> Self {
-        Memory { windows_without_range: config.windows_without_range, ..Memory::default() }
+        let &Config { windows_without_range, reuses_keys, .. } = config;
+        Memory { windows_without_range, reuses_keys, ..Memory::default() }
     }
 
     /// `ib_uverbs_alloc_pd`.
@@ -123,8 +128,19 @@ impl Memory {
 
     /// Allocates a unique key. Its low byte is a tag, which a bind changes.
     pub(crate) fn new_key(&mut self) -> Result<u32, Errno> {
+        if let Some(key) = self.free_keys.pop() {
+            return Ok(key);
+        }
         self.last_key = self.last_key.checked_add(0x101).ok_or(Errno::ENOMEM)?;
         Ok(self.last_key)
+    }
+
+    /// Forgets the object of a key.
+    pub(crate) fn free_key(&mut self, key: u32) {
+        self.keyed.remove(&key);
+        if self.reuses_keys {
+            self.free_keys.push(key);
+        }
     }
 
     /// `ib_uverbs_reg_mr`. The address in the process and the address for keys are always equal, so their offsets in
@@ -213,7 +229,7 @@ impl Memory {
         (mr.pd, mr.pinned, mr.writable, mr.hardware) = (pd, range, writable, Some(wanted));
         if let Some(keys) = keys {
             let old = std::mem::replace(&mut mr.keys, keys);
-            self.keyed.remove(&old.lkey);
+            self.free_key(old.lkey);
             self.keyed.insert(keys.lkey, Keyed::Mr(handle));
         }
         Ok(keys.unwrap_or(self.mrs.get(&handle).ok_or(Errno::ENOENT)?.keys))
@@ -241,7 +257,7 @@ impl Memory {
             return Err(Errno::EINVAL);
         }
         self.mrs.remove(&handle);
-        self.keyed.remove(&lkey);
+        self.free_key(lkey);
         self.discount_user(pd);
         Ok(())
     }

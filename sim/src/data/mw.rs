@@ -1,5 +1,6 @@
 //! Memory windows.
 
+use std::mem;
 use std::ops::Range;
 
 use cmid_proto::Errno;
@@ -14,11 +15,12 @@ use crate::data::qp::Qp;
 use crate::data::window::{Bind, next_rkey};
 use crate::data::work::Work;
 use crate::fabric::Fabric;
+use crate::fabric::shared::{Parked, Shared};
 use crate::fabric::world::World;
-use crate::index::{MwNo, QpNo};
+use crate::index::{MwNo, PdNo, QpNo};
 
 /// A memory window of type 2 (ibv_alloc_mw(3)): gives the peer of a QP access to a part of a region, with its own
-/// rights and key. Dropping it deallocates it, which also removes its binding.
+/// rights and key. Dropping it deallocates it, which also removes its binding; later, while its requests are in flight.
 ///
 /// While it may be bound, its region can be neither deregistered nor re-registered; a dropped region is deregistered later. The window
 /// keeps the QP through which it was bound. If that QP is destroyed, it enters the error state, and is removed with the
@@ -33,14 +35,17 @@ pub struct Mw {
     over: bool,
     /// The parts to which it may be bound, each with the remote key of the bind.
     parts: Vec<(u32, Part<Piece>)>,
+    /// The last request of each QP that names it.
+    requests: Vec<(QpNo, u64)>,
 }
 
 impl Mw {
     pub(crate) fn alloc(pd: &Pd) -> Result<Mw, CreateReason> {
         let fabric = pd.fabric.clone();
+        fabric.shared().sweep();
         let pd = pd.acquire()?;
         let (no, rkey) = fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
-        Ok(Mw { fabric, no, rkey, pd, over: false, parts: Vec::new() })
+        Ok(Mw { fabric, no, rkey, pd, over: false, parts: Vec::new(), requests: Vec::new() })
     }
 }
 
@@ -64,7 +69,13 @@ impl MemoryWindow for Mw {
     /// `EIO` after the device is removed
     /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     fn dealloc(mut self) -> Result<(), (Mw, Errno)> {
-        match self.fabric.with(|world| world.ibv_dealloc_mw(self.pd.device, self.no)) {
+        let deallocated = self.fabric.with(|world| {
+            if world.queues.may_execute(&self.requests) {
+                return Err(Errno::EBUSY);
+            }
+            world.ibv_dealloc_mw(self.pd.device, self.no)
+        });
+        match deallocated {
             Ok(()) => {
                 self.over = true;
                 Ok(())
@@ -76,16 +87,34 @@ impl MemoryWindow for Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        self.fabric.with(|world| {
-            if !self.over {
-                // This fails only if the device is removed. Nothing remains then.
-                let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
+        if self.over {
+            return self.fabric.with(|world| world.forget_window(self.pd.no, self.no));
+        }
+        let (requests, parts) = (mem::take(&mut self.requests), mem::take(&mut self.parts));
+        self.fabric.shared().retire(LeftMw { no: self.no, pd: self.pd.clone(), requests, _parts: parts });
+    }
+}
+
+/// A window whose handle is dropped.
+#[derive(Debug)]
+struct LeftMw {
+    no: MwNo,
+    pd: PdUse,
+    requests: Vec<(QpNo, u64)>,
+    _parts: Vec<(u32, Part<Piece>)>,
+}
+
+impl Parked for LeftMw {
+    fn try_end(&self, shared: &Shared) -> bool {
+        shared.with(|world| {
+            if world.queues.may_execute(&self.requests) {
+                return false;
             }
-            world.rebind(self.no, None);
-            if let Some(bindings) = world.domains.bindings(self.pd.no) {
-                bindings.dealloc(self.no.0);
-            }
-        });
+            // This fails only if the device is removed. Nothing remains then.
+            let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
+            world.forget_window(self.pd.no, self.no);
+            true
+        })
     }
 }
 
@@ -101,8 +130,8 @@ impl Qp {
         self.check(mw)?;
         let needed = access.needed_to_bind().ok_or(PostReason::NotOfWindow(access))?;
         let keyed_range = self.keyed_range(&mr.sge(range), needed)?;
-        let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
-        self.enqueue(wr_id, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
+        let bind = Bind { rkey: mw.rkey, keyed_range, access };
+        self.enqueue(wr_id, mw, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
         // The device executes it later, also if the doorbell is refused.
         mw.rkey = next_rkey(mw.rkey);
         let bind = memory::Bind { qp_num: self.no.num, lkey: keyed_range.key, rkey: mw.rkey, access };
@@ -147,7 +176,8 @@ impl Qp {
         if self.fabric.with(may) != Some(true) {
             return Err(PostReason::NotBound);
         }
-        self.enqueue(wr_id, WcOpcode::LOCAL_INV, Local::Nothing, Command::Invalidate(mw.rkey))?;
+        let command = Command::Invalidate(mw.rkey);
+        self.enqueue(wr_id, mw, WcOpcode::LOCAL_INV, Local::Nothing, command)?;
         self.fabric.with(|world| {
             if let Some(bindings) = world.domains.bindings(mw.pd.no) {
                 bindings.invalidate(no, qp_num);
@@ -160,10 +190,23 @@ impl Qp {
         })
     }
 
-    fn enqueue(&self, wr_id: u64, opcode: WcOpcode, local: Local, command: Command) -> Result<(), PostReason> {
+    fn enqueue(
+        &self,
+        wr_id: u64,
+        mw: &mut Mw,
+        opcode: WcOpcode,
+        local: Local,
+        command: Command,
+    ) -> Result<(), PostReason> {
         let action = Action::Command(command);
         let work = Work { wr_id, opcode, local, signaled: true, is_fenced: false, action };
-        self.fabric.with(|world| world.enqueue(self.no, work))
+        let number = self.fabric.with(|world| {
+            world.enqueue(self.no, work)?;
+            world.queues.pairs.get(&self.no).map(|pair| pair.sequence).ok_or(PostReason::Gone)
+        })?;
+        mw.requests.retain(|(qp, _)| *qp != self.no);
+        mw.requests.push((self.no, number));
+        Ok(())
     }
 
     /// Refuses a window of another domain than the QP's.
@@ -174,6 +217,14 @@ impl Qp {
 }
 
 impl World {
+    /// Ends the binding of a window that is deallocated.
+    fn forget_window(&mut self, pd: PdNo, window: MwNo) {
+        self.rebind(window, None);
+        if let Some(bindings) = self.domains.bindings(pd) {
+            bindings.dealloc(window.0);
+        }
+    }
+
     /// Records the QP of a window's bind, or that the window is unbound.
     pub(crate) fn rebind(&mut self, window: MwNo, by: Option<QpNo>) {
         if let Some(qp) = self.queues.rebind(window, by) {

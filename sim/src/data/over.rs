@@ -24,6 +24,15 @@ impl Queues {
         )
     }
 
+    /// Whether one of these requests may still be executed, as far as a program knows: it is not polled, and its QP is on
+    /// its id, which moves the QP to its error state when it ends.
+    pub(crate) fn may_execute(&self, requests: &[(QpNo, u64)]) -> bool {
+        let may = |&(qp, sequence): &(QpNo, u64)| {
+            self.pairs.get(&qp).is_some_and(|pair| pair.attached) && !self.is_send_over(qp, sequence)
+        };
+        requests.iter().any(may)
+    }
+
     /// Whether the receive of this number, counted from 1, is no longer in flight.
     pub(crate) fn is_receive_over(&self, qp: QpNo, number: u64) -> bool {
         self.pairs.get(&qp).map_or_else(

@@ -290,6 +290,8 @@ impl World {
     pub(crate) fn detach_qp(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         pair.attached = false;
+        // The windows of its requests may go.
+        self.sweep = true;
         if pair.held {
             self.qp_to_error(qp);
         } else {

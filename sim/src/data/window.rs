@@ -11,8 +11,7 @@ use crate::index::{HostNo, MwNo, PdNo, QpNo};
 /// A work request that binds a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bind {
-    pub(crate) window: MwNo,
-    /// Its key before the bind.
+    /// The key of the window before the bind. The device knows the window by it.
     pub(crate) rkey: u32,
     pub(crate) keyed_range: KeyedRange,
     pub(crate) access: Access,
@@ -38,27 +37,28 @@ impl Memory {
     /// `uverbs_free_mw`. The window may be bound.
     pub(crate) fn dealloc_mw(&mut self, no: MwNo) -> Result<(), Errno> {
         let window = self.windows.remove(&no).ok_or(Errno::ENOENT)?;
-        self.keyed.remove(&window.rkey);
+        self.free_key(window.rkey);
         self.discount_user(window.pd);
         Ok(())
     }
 
     /// `rxe_bind_mw`: binds a window to a part of an MR when a QP of `pd` executes the work request. `None` if the
-    /// device rejects it.
-    pub(crate) fn bind_mw(&mut self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<()> {
-        let bound = self.check_bind_mw(qp, pd, bind)?;
-        let window = self.windows.get_mut(&bind.window)?;
+    /// device rejects it, else the window.
+    pub(crate) fn bind_mw(&mut self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<MwNo> {
+        let Keyed::Mw(no) = *self.keyed.get(&bind.rkey)? else { return None };
+        let bound = self.check_bind_mw(qp, pd, no, bind)?;
+        let window = self.windows.get_mut(&no)?;
         let (old, new) = (window.rkey, next_rkey(window.rkey));
         (window.bound, window.rkey) = (Some(bound), new);
         self.keyed.remove(&old);
-        self.keyed.insert(new, Keyed::Mw(bind.window));
-        Some(())
+        self.keyed.insert(new, Keyed::Mw(no));
+        Some(no)
     }
 
     /// `rxe_check_bind_mw`: rejects an empty part, and a window that is bound, which must be invalidated first.
-    fn check_bind_mw(&self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<Bound> {
-        let &Bind { window, rkey, keyed_range, access } = bind;
-        let window = self.windows.get(&window).filter(|window| (window.pd, window.rkey) == (pd, rkey))?;
+    fn check_bind_mw(&self, qp: QpNo, pd: PdNo, window: MwNo, bind: &Bind) -> Option<Bound> {
+        let &Bind { keyed_range, access, .. } = bind;
+        let window = self.windows.get(&window).filter(|window| window.pd == pd)?;
         if window.bound.is_some() || keyed_range.len == 0 {
             return None;
         }
@@ -108,8 +108,8 @@ mod tests {
             let (mr, keys) = memory.reg_mr(&config, host, pd, old, Access::MW_BIND).unwrap();
             let (window, rkey) = memory.alloc_mw(host, pd).unwrap();
             let keyed_range = KeyedRange { addr: old.addr, key: keys.lkey, len: 8 };
-            let bind = Bind { window, rkey, keyed_range, access: Access::REMOTE_READ };
-            assert_eq!(memory.bind_mw(qp, pd, &bind), Some(()));
+            let bind = Bind { rkey, keyed_range, access: Access::REMOTE_READ };
+            assert_eq!(memory.bind_mw(qp, pd, &bind), Some(window));
             let shown = Some(keyed_range.stretch());
             assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), shown);
             // A change of the MR's rights does not affect the window, but the MR's keys may change.

@@ -197,7 +197,7 @@ impl World {
     fn obey(&mut self, qp: QpNo, sequence: u64, command: Command) {
         let Some(pd) = self.queues.pairs.get(&qp).map(|pair| pair.pd) else { return };
         let obeyed = match &command {
-            Command::Bind(bind) => self.memory.bind_mw(qp, pd, bind),
+            Command::Bind(bind) => self.memory.bind_mw(qp, pd, bind).map(|window| self.rebind(window, Some(qp))),
             Command::Invalidate(rkey) => self.memory.invalidate_mw(qp.host, *rkey),
         };
         if obeyed.is_none() {
@@ -205,9 +205,6 @@ impl World {
                 Flavour::Linux6_1 => self.fail_work(qp, sequence, command.failure()),
                 Flavour::Linux6_12 => self.qp_to_error(qp),
             };
-        }
-        if let Command::Bind(bind) = command {
-            self.rebind(bind.window, Some(qp));
         }
         self.sweep = true;
         self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));

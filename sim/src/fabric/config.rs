@@ -141,6 +141,9 @@ pub struct Config {
     /// Whether a window gives access to the whole of its region, as on rxe, which does not check the range of a window
     /// (`check_rkey`). Otherwise it gives access to the range that it is bound to, as hardware does.
     pub windows_without_range: bool,
+    /// Whether the key of a region or window that is gone is that of the next one, as from mlx5's cache of keys
+    /// (`mlx5_mr_cache_alloc`). Otherwise each has a key of its own.
+    pub reuses_keys: bool,
     /// Selects the time waits that are due in the same tick of the kernel's timer wheel as the previous one. Bit n
     /// applies to the time wait that begins when
     /// [`Counters::time_waits_in_turn`](crate::Counters::time_waits_in_turn) is n. The time waits of a tick end
@@ -172,6 +175,7 @@ impl Default for Config {
             copy_at_poll: false,
             completions_outlive_qp: false,
             windows_without_range: false,
+            reuses_keys: false,
             time_waits_of_one_tick: 0,
         }
     }

@@ -342,6 +342,7 @@ fn a_window_has_its_block_until_it_is_certainly_not_bound() {
         assert!(window.reclaim().is_none(), "once");
         // A window that is bound keeps its block until it is deallocated.
         s.qp.post_bind_block(4, &mut window, part, Access::REMOTE_READ).unwrap();
+        assert!(done(&env, &mut s.send_cq).is_success());
         assert_eq!(blocks.available(), 1);
         window.dealloc().unwrap();
         assert_eq!(blocks.available(), 2);

@@ -91,6 +91,11 @@ impl<C: Provider> WorkQueues<C> {
         Unpolled { sends: of(&self.send), receives: of(&self.recv) }
     }
 
+    /// Whether the request of the send queue of this number, which was posted, is in flight.
+    pub(crate) fn has_send_in_flight(&self, number: u32) -> bool {
+        self.send.get().is_some_and(|ring| ring.wr_ring.is_in_flight(number))
+    }
+
     /// The CQs of sends and of receives.
     pub(crate) fn cqs(&self) -> [&C; 2] {
         [&self.send_cq, &self.recv_cq]

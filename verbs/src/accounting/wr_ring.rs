@@ -178,6 +178,15 @@ impl WrRing {
         self.is_unordered && Kind(keys.load(Ordering::Acquire)).has(DONE)
     }
 
+    /// Whether the request of this number, which was posted at any time before, is in flight. Acquires what its poll has written.
+    pub(crate) fn is_in_flight(&self, number: u32) -> bool {
+        // In this order: the request is not counted later than it is retired.
+        let [retired, posted] =
+            [&self.retired, &self.posted].map(|counter| counter.number.load(Ordering::Acquire) as u32);
+        let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
+        number.wrapping_sub(retired) < pending && !self.is_over(number)
+    }
+
     /// The number of work requests in flight. A poll or a post of another thread may change it meanwhile.
     pub(crate) fn unpolled(&self) -> u32 {
         let [posted, retired] =

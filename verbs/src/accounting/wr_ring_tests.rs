@@ -56,6 +56,24 @@ fn what_is_not_polled_is_counted_also_around_the_largest_number() {
 }
 
 #[test]
+fn a_request_is_in_flight_until_it_is_polled_and_not_again_however_many_follow() {
+    let (wr_ring, mut cursor) = queue(4);
+    let (first, second) = (post(&mut cursor, 1, 5), post(&mut cursor, 2, 5));
+    assert!(wr_ring.is_in_flight(first as u32) && wr_ring.is_in_flight(second as u32));
+    assert_eq!(wr_ring.retire(first), done(1));
+    assert!(!wr_ring.is_in_flight(first as u32) && wr_ring.is_in_flight(second as u32));
+    for number in [4, 1 << 31, (1 << 31) + 8, u32::MAX] {
+        wr_ring.skip_to(number);
+        assert!(!wr_ring.is_in_flight(first as u32) && !wr_ring.is_in_flight(second as u32), "{number}");
+    }
+    let wr_ring = Arc::new(WrRing::unordered(7, 4, 1));
+    let mut cursor = Cursor::new(&wr_ring);
+    let (first, second) = (post(&mut cursor, 1, 5), post(&mut cursor, 2, 5));
+    assert_eq!(wr_ring.retire(second), done(2));
+    assert!(wr_ring.is_in_flight(first as u32) && !wr_ring.is_in_flight(second as u32));
+}
+
+#[test]
 fn what_was_not_posted_is_not_in_flight() {
     let (wr_ring, mut cursor) = queue(4);
     cursor.file(1, &[5], SEND).expect("room");

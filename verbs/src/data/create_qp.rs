@@ -142,6 +142,7 @@ impl QpInner {
             chosen,
             datagram_limit: DatagramLimit::new(port),
             has_windows: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             blocks: OnceLock::new(),
             queues: reservation.into_queues(),
             srq,

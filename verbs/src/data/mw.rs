@@ -13,6 +13,7 @@ use cmid_proto::datapath::{
 use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
+use crate::data::parked::TryEnd;
 use crate::data::pd::PdUse;
 use crate::data::piece::Piece;
 use crate::data::ranges::Named as _;
@@ -27,7 +28,21 @@ use crate::ffi::{
 /// The number of the next window.
 static WINDOWS: AtomicU64 = AtomicU64::new(0);
 
+/// libibverbs' handle of a window, valid until `ibv_dealloc_mw` succeeds.
+#[derive(Clone, Copy)]
+struct Handle(NonNull<ibv_mw>);
+
+// SAFETY: libibverbs is thread-safe, and a window is tied to no thread.
+unsafe impl Send for Handle {}
+// SAFETY: libibverbs is thread-safe, and each function that writes to the ibv_mw takes the window by `&mut`.
+unsafe impl Sync for Handle {}
+
 /// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which ends its bind.
+///
+/// While a request in flight names it, a bind or an invalidation, it is not deallocated: the device knows it by its key, which
+/// another window may have after that, and would execute the request on the other one. [`MemoryWindow::dealloc`] returns
+/// `EBUSY` then. If it is dropped, it is deallocated when its QP has left its id, or after the poll of the completion, by the
+/// next call that retries ([`Mr`]).
 ///
 /// An MR to which a window is bound cannot be deregistered or re-registered
 /// ([`MemoryReason::WindowBound`](cmid_proto::memory::MemoryReason::WindowBound)). If it is dropped, it is deregistered
@@ -36,26 +51,37 @@ static WINDOWS: AtomicU64 = AtomicU64::new(0);
 /// the key gives access to the whole MR.
 #[doc(alias = "ibv_mw")]
 pub struct Mw {
-    raw: NonNull<ibv_mw>,
+    raw: Handle,
     /// The number by which the PD knows it. Not its address: another window may have that as soon as this one is
     /// deallocated, and before the PD knows.
     number: u64,
     /// Whether it is allocated.
     live: bool,
     // Dropped after the window.
-    /// The QPs through which it was bound, each once, in the order of their last bind. The destruction of a QP with a
-    /// bound window takes 50 s on rxe, and leaves wrong reference counts (`__rxe_cleanup`). Which of these QPs has
-    /// bound the window is known only from completions.
-    qps: Vec<Arc<QpInner>>,
+    requests: Requests,
     /// The parts to which it may be bound, each with the remote key of the bind.
     parts: Vec<(u32, Part<Piece>)>,
     pd: PdUse,
 }
 
-// SAFETY: libibverbs is thread-safe, and a window is tied to no thread.
-unsafe impl Send for Mw {}
-// SAFETY: libibverbs is thread-safe, and each function that writes to the ibv_mw takes the window by `&mut`.
-unsafe impl Sync for Mw {}
+/// The QPs through which a window was bound, each once with the number of its last request that names the window, in the order
+/// of the last binds. The destruction of a QP with a bound window takes 50 s on rxe, and leaves wrong reference counts
+/// (`__rxe_cleanup`). Which of these QPs has bound the window is known only from completions.
+#[derive(Default)]
+struct Requests(Vec<(Arc<QpInner>, u32)>);
+
+impl Requests {
+    /// Adds a request that was posted with this token.
+    fn add(&mut self, qp: &Arc<QpInner>, token: u64) {
+        self.0.retain(|(other, _)| !Arc::ptr_eq(other, qp));
+        self.0.push((Arc::clone(qp), token as u32));
+    }
+
+    /// Whether one of them may still be executed.
+    fn are_open(&self) -> bool {
+        self.0.iter().any(|(qp, number)| qp.may_execute(*number))
+    }
+}
 
 impl Mw {
     pub(crate) fn alloc(pd: &Pd) -> Result<Mw, CreateReason> {
@@ -66,9 +92,9 @@ impl Mw {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
         };
-        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        let raw = Handle(NonNull::new(raw).ok_or_else(errno::last)?);
         let number = WINDOWS.fetch_add(1, Ordering::Relaxed);
-        Ok(Mw { raw, number, live: true, qps: Vec::new(), parts: Vec::new(), pd })
+        Ok(Mw { raw, number, live: true, requests: Requests::default(), parts: Vec::new(), pd })
     }
 }
 
@@ -86,59 +112,93 @@ impl MemoryWindow for Mw {
 
     fn rkey(&self) -> u32 {
         // SAFETY: the window is allocated; each function that writes to it takes it by `&mut`.
-        unsafe { self.raw.as_ref() }.rkey
+        unsafe { self.raw.0.as_ref() }.rkey
     }
 
     fn dealloc(mut self) -> Result<(), (Self, Errno)> {
-        match self.dealloc_raw() {
-            Ok(()) => Ok(()),
+        let deallocated = if self.requests.are_open() {
+            Err(Errno::EBUSY)
+        } else if self.pd.inner().is_inherited() {
+            Err(Errno::EACCES)
+        } else {
+            // SAFETY: the window is allocated, and no function but `drop` is called after a success.
+            unsafe { dealloc(self.raw, self.number, &self.pd) }
+        };
+        match deallocated {
+            Ok(()) => {
+                self.live = false;
+                Ok(())
+            }
             Err(errno) => Err((self, errno)),
         }
     }
 }
 
 impl Mw {
-    /// After a success no other function but `drop` may be called.
-    fn dealloc_raw(&mut self) -> Result<(), Errno> {
-        if !self.live {
-            return Ok(());
-        }
-        if self.pd.inner().is_inherited() {
-            return Err(Errno::EACCES);
-        }
-        // SAFETY: made by `alloc_mw` and not deallocated: a success sets `live` to false. Its context is open. No post
-        // of it is under way, because a post borrows it.
-        unsafe {
-            let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
-            errno::of_ibv(dealloc(self.raw.as_ptr()))?;
-        }
-        self.live = false;
-        self.pd.inner().bindings().dealloc(self.number());
-        Ok(())
-    }
-
     /// Returns a number that no other window of the process has had.
     fn number(&self) -> u64 {
         self.number
     }
 }
 
+/// Deallocates a window, and ends its binds.
+///
+/// # Safety
+/// It is allocated, of this PD, and not used after a success. No request in flight names it, and no post of it is under way.
+unsafe fn dealloc(raw: Handle, number: u64, pd: &PdUse) -> Result<(), Errno> {
+    // SAFETY: as the caller promises. The context of the PD is open, because the PD has a user.
+    unsafe {
+        let dealloc = (*(*pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
+        errno::of_ibv(dealloc(raw.0.as_ptr()))?;
+    }
+    pd.inner().bindings().dealloc(number);
+    Ok(())
+}
+
 impl Drop for Mw {
     fn drop(&mut self) {
+        let parts = mem::take(&mut self.parts);
         if self.pd.inner().is_inherited() {
-            mem::forget(mem::take(&mut self.parts));
-            return;
+            mem::forget(parts);
+        } else if self.live {
+            let (raw, number, requests) = (self.raw, self.number, mem::take(&mut self.requests));
+            self.pd.inner().parked().end(Box::new(LeftMw { raw, number, requests, parts, pd: self.pd.clone() }));
+        } else {
+            // It may have blocked the deregistration of a dropped MR.
+            drop(parts);
+            self.pd.inner().parked().released();
         }
-        // If the kernel refuses, it is leaked. It stays bound then, unless the kernel has taken its device away.
-        if let Err(errno) = self.dealloc_raw() {
-            if self.pd.inner().is_gone() && matches!(errno, Errno::EIO | Errno::ENODEV) {
-                self.pd.inner().bindings().dealloc(self.number());
-            } else {
+    }
+}
+
+/// A window whose handle is dropped.
+struct LeftMw {
+    raw: Handle,
+    number: u64,
+    // Dropped after the window.
+    requests: Requests,
+    parts: Vec<(u32, Part<Piece>)>,
+    pd: PdUse,
+}
+
+impl TryEnd for LeftMw {
+    fn try_end(&mut self) -> bool {
+        let pd = Arc::clone(self.pd.inner());
+        if pd.is_inherited() || self.requests.are_open() {
+            return false;
+        }
+        // SAFETY: it is allocated, because a success ends it, and no post of it is under way, because its handle is dropped.
+        if let Err(errno) = unsafe { dealloc(self.raw, self.number, &self.pd) } {
+            // If the kernel refuses, it is leaked. It stays bound then, unless the kernel has taken its device away.
+            if !pd.is_gone() || !matches!(errno, Errno::EIO | Errno::ENODEV) {
                 mem::forget(mem::take(&mut self.parts));
+                return true;
             }
+            pd.bindings().dealloc(self.number);
         }
         // It may have blocked the deregistration of a dropped MR.
-        self.pd.inner().parked().released();
+        pd.parked().released();
+        true
     }
 }
 
@@ -180,19 +240,18 @@ impl Qp {
             // SAFETY: the QP is alive, connected, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: the QP is connected, and window and registration are alive and of its PD.
-            unsafe { batch.push_bind(token, window.raw.as_ptr(), rkey, &bind_info) };
+            unsafe { batch.push_bind(token, window.raw.0.as_ptr(), rkey, &bind_info) };
             batch.complete()
         } else {
             let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
             request.bind_mw_tso_union =
-                bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
+                bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.0.as_ptr(), rkey, bind_info } };
             self.post_filed(&mut request)
         };
         // Also after an error: the provider may execute the bind nevertheless, and then this QP has bound the window.
         // SAFETY: the window is allocated, and borrowed by `&mut`. The application updates this field (ibv_bind_mw(3)).
-        unsafe { window.raw.as_mut() }.rkey = rkey;
-        window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
-        window.qps.push(Arc::clone(&self.inner));
+        unsafe { window.raw.0.as_mut() }.rkey = rkey;
+        window.requests.add(&self.inner, token);
         self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().bind_failed(number))
     }
 
@@ -242,6 +301,7 @@ impl Qp {
                 imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
             self.post_filed(&mut request)
         };
+        window.requests.add(&self.inner, token);
         self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().invalidate_failed())
     }
 }

@@ -1,21 +1,21 @@
-//! Registrations without an owner that could not be deregistered yet: work in flight names them, a memory window is
-//! bound to them, or `ibv_dereg_mr` failed.
+//! Registrations and memory windows without an owner that could not be ended yet: work in flight names them, a window is
+//! bound to a registration, or `ibv_dereg_mr` failed.
 //!
-//! Their PD keeps them, and they keep the PD. This cycle of references ends with the last deregistration. A QP or
-//! window that blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed. So a
-//! registration remains in the cycle only if the device refuses its deregistration. The PD could not be deallocated
-//! then either, and [`ProtectionDomain::users`](cmid_proto::datapath::ProtectionDomain::users) equals the count of the
-//! kernel.
+//! Their PD keeps them, and they keep the PD. This cycle of references ends with the last of them. A QP or window that
+//! blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed; so does a QP that executes no more
+//! requests, for the windows. So a registration remains in the cycle only if the device refuses its deregistration. The PD could
+//! not be deallocated then either, and [`ProtectionDomain::users`](cmid_proto::datapath::ProtectionDomain::users) equals the
+//! count of the kernel.
 
 use parking_lot::Mutex;
 
-/// A registration without an owner.
-pub(crate) trait TryDeregister {
-    /// Deregisters it. Returns false if it cannot be deregistered now, but perhaps later.
-    fn try_deregister(&mut self) -> bool;
+/// A registration or a window without an owner.
+pub(crate) trait TryEnd {
+    /// Deregisters or deallocates it. Returns false if that cannot be done now, but perhaps later.
+    fn try_end(&mut self) -> bool;
 }
 
-/// The registrations without an owner of one PD.
+/// The registrations and windows without an owner of one PD.
 pub(crate) struct Parked<R: ?Sized>(Mutex<DeferredDeregistrations<R>>);
 
 struct DeferredDeregistrations<R: ?Sized> {
@@ -24,19 +24,19 @@ struct DeferredDeregistrations<R: ?Sized> {
     released: u64,
 }
 
-impl<R: TryDeregister + ?Sized> Parked<R> {
+impl<R: TryEnd + ?Sized> Parked<R> {
     pub(crate) fn new() -> Self {
         Parked(Mutex::new(DeferredDeregistrations { waiting: Vec::new(), released: 0 }))
     }
 
-    /// Deregisters a registration, or keeps it until that is possible.
+    /// Ends a registration or a window, or keeps it until that is possible.
     ///
-    /// Every registration is retried after its last user is gone. A user is destroyed first, then calls
-    /// [`Parked::released`]. If that call finds the registration here, it retries. If it came earlier, the changed
+    /// Each is retried after its last user is gone. A user is destroyed first, then calls
+    /// [`Parked::released`]. If that call finds it here, it retries. If it came earlier, the changed
     /// counter shows it, and this function retries. So the loop runs once for each user that is destroyed meanwhile.
     pub(crate) fn end(&self, mut registration: Box<R>) {
         let mut released = self.0.lock().released;
-        while !registration.try_deregister() {
+        while !registration.try_end() {
             let mut deferred = self.0.lock();
             if deferred.released == released {
                 deferred.waiting.push(registration);
@@ -46,7 +46,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
         }
     }
 
-    /// Deregisters those that can be deregistered now. Cheap if there are none.
+    /// Ends those that can be ended now. Cheap if there are none.
     pub(crate) fn retry(&self) {
         let waiting = self.0.lock().take();
         if let Some(waiting) = waiting {
@@ -93,8 +93,8 @@ mod tests {
         tries: u32,
     }
 
-    impl TryDeregister for Held<'_> {
-        fn try_deregister(&mut self) -> bool {
+    impl TryEnd for Held<'_> {
+        fn try_end(&mut self) -> bool {
             self.tries += 1;
             let held = self.by.get() > 0;
             if self.by.get() == self.tries {

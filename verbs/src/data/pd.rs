@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
 use crate::data::Context;
-use crate::data::parked::{Parked, TryDeregister};
+use crate::data::parked::{Parked, TryEnd};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::raw;
@@ -33,7 +33,7 @@ pub(crate) struct PdInner {
     domain: Mutex<Domain>,
     /// The work in flight on its QPs.
     in_flight: InFlightSet,
-    parked: Parked<dyn TryDeregister + Send>,
+    parked: Parked<dyn TryEnd + Send>,
     /// The windows that may be bound to its MRs.
     bindings: Mutex<Bindings>,
     // Dropped after the PD.
@@ -117,8 +117,8 @@ impl PdInner {
         MemoryRefused { request, target, reason: MemoryReason::OtherProcess }
     }
 
-    /// Registrations without an owner.
-    pub(crate) fn parked(&self) -> &Parked<dyn TryDeregister + Send> {
+    /// Registrations and windows without an owner.
+    pub(crate) fn parked(&self) -> &Parked<dyn TryEnd + Send> {
         &self.parked
     }
 

@@ -36,6 +36,7 @@ impl ProtectionDomain for Pd {
     }
 
     fn alloc_mw(&self) -> Result<Mw, CreateError> {
+        self.0.parked().retry();
         Mw::alloc(self).map_err(CreateCall::AllocMw.failed())
     }
 

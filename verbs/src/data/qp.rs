@@ -85,6 +85,8 @@ pub(crate) struct QpInner {
     pub(super) datagram_limit: DatagramLimit,
     /// Whether a window was bound through it.
     pub(super) has_windows: AtomicBool,
+    /// Whether it is in the error state for good, and executes nothing any more.
+    pub(super) is_stopped: AtomicBool,
     /// The blocks that the handle has left.
     pub(super) blocks: OnceLock<QpBlocks>,
     // Dropped after the QP.
@@ -280,6 +282,19 @@ impl QpInner {
         let (pd, qp_num) = (self.pd.inner(), self.qp_num());
         pd.bindings().reuse(qp_num);
         self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, (token >> 32) as u32, pd));
+    }
+
+    /// Whether the request of its send queue of this number, which was posted, may still be executed.
+    pub(super) fn may_execute(&self, number: u32) -> bool {
+        !self.is_stopped.load(Ordering::Acquire) && self.queues.has_send_in_flight(number)
+    }
+
+    /// Notes that it executes nothing any more: the windows that its requests name can go.
+    pub(super) fn note_stopped(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        if self.has_windows.load(Ordering::Relaxed) {
+            self.pd.inner().parked().released();
+        }
     }
 
     /// Forgets its binds and invalidations, before its destruction. The windows that were bound through it are

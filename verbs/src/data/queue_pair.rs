@@ -36,8 +36,11 @@ impl QueuePair for QpInner {
         if self.is_inherited() {
             return;
         }
-        // A failure means that the device is gone, and the QP with it.
-        let _ = self.set_state(ibv_qp_state::IBV_QPS_ERR);
+        // A failure means that the device is gone, and the QP with it; or that the kernel takes no commands of this thread,
+        // which has other credentials than the one that opened the device.
+        if self.set_state(ibv_qp_state::IBV_QPS_ERR).is_ok() || self.pd.inner().is_gone() {
+            self.note_stopped();
+        }
     }
 
     fn shut_down(&self) -> Outcome {

@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::data::buffer::Pinned;
-use crate::data::parked::TryDeregister;
+use crate::data::parked::TryEnd;
 use crate::data::pd::{PdInner, PdUse};
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
@@ -240,9 +240,9 @@ impl Registration {
     }
 }
 
-impl TryDeregister for Registration {
+impl TryEnd for Registration {
     /// Deregisters it after its owner was dropped.
-    fn try_deregister(&mut self) -> bool {
+    fn try_end(&mut self) -> bool {
         let Err(error) = self.deregister() else { return true };
         // Passing reasons: a window is bound to it, work in flight names it, or another object uses it. Another reason
         // is permanent once the device is gone: the memory is leaked. The use of the PD ends, so that librdmacm can

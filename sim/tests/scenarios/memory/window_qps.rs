@@ -2,9 +2,10 @@
 
 use cmid_proto::CmEvent;
 use cmid_proto::datapath::{
-    DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    Block, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
+    WcOpcode,
 };
-use cmid_sim::{Caps, QpState, Remote, WcStatus};
+use cmid_sim::{Caps, Completion, Mw, Piece, QpState, Remote, WcStatus};
 
 use super::windows::{BIND, INVALIDATE, connected, ended, ended_after};
 use super::*;
@@ -158,4 +159,65 @@ fn a_window_of_a_device_that_is_gone_keeps_no_qp() {
     assert_eq!(s.pd.users(), 2);
     drop(mw);
     assert_eq!(s.pd.users(), 1);
+}
+
+/// A window with a bind that is queued behind an invalidation, which waits until the peer has a receive. Returns what the peer
+/// needs to write through it, once it is bound.
+fn queued(s: &mut Equipment, mr: &Mr, block: Block<Piece>) -> (Mw, Mw, Remote) {
+    let mut first = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut first, mr, 0..8, Access::REMOTE_READ).unwrap();
+    s.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
+    s.qp.post_invalidate(3, &mut first).unwrap();
+    let (mut mw, addr) = (s.pd.alloc_mw().unwrap(), block.remote(0).addr);
+    s.qp.post_bind_block(4, &mut mw, block, Access::REMOTE_WRITE).unwrap();
+    let rkey = mw.rkey();
+    (first, mw, Remote { addr, rkey })
+}
+
+/// Otherwise its block would be free, and another window that has its key would be bound to it.
+#[test]
+fn a_window_is_deallocated_after_its_queued_bind_also_if_it_is_dropped_before() {
+    let mut env = Env::with(Config { reuses_keys: true, ..Config::default() });
+    let mut pair = env.established_with_qps();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let mr = s.pd.register([0; 64], RW | Access::MW_BIND).unwrap();
+    let pool = s.pd.pool(vec![0; 8], 8, Access::MW_BIND).unwrap();
+    let (_first, mw, at) = queued(s, &mr, pool.take().unwrap());
+    let (mw, errno) = mw.dealloc().unwrap_err();
+    assert_eq!(errno, Errno::EBUSY);
+    drop(mw);
+    let _next = s.pd.alloc_mw().unwrap();
+    assert_eq!((pool.available(), s.pd.users()), (0, 6), "the QP, two regions and three windows");
+    let here = c.pd.register([7; 64], RW).unwrap();
+    c.qp.post_recv(5, here.sge(0..8)).unwrap();
+    env.fabric.advance_by(SECOND);
+    assert_eq!(pool.available(), 0, "the bind is not polled");
+    let mut done = [Completion::default(); 5];
+    assert_eq!(s.send_cq.poll(&mut done), Ok(4));
+    assert_eq!(done.map(|done| (done.wr_id, done.status))[3], (4, WcStatus::SUCCESS));
+    assert_eq!((pool.available(), s.pd.users()), (1, 5));
+    c.qp.post_send(SendWr::write(6, here.sge(0..8), at)).unwrap();
+    assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
+}
+
+/// The QP has no owner but the window, and executes nothing any more.
+#[test]
+fn a_window_that_is_dropped_goes_with_its_qp_also_if_its_bind_is_not_polled() {
+    for order in 0..2 {
+        let (mut env, mut pair, mr) = connected(Rereg::None);
+        let pool = pair.server_qp.pd.pool(vec![0; 8], 8, Access::MW_BIND).unwrap();
+        let (first, mw, _) = queued(&mut pair.server_qp, &mr, pool.take().unwrap());
+        drop((first, mw));
+        let Equipment { qp, pd, send_cq, recv_cq } = pair.server_qp;
+        assert_eq!((pool.available(), pd.users()), (0, 5));
+        if order == 0 {
+            env.server.device.destroy_qp(pair.new).unwrap();
+            drop(qp);
+        } else {
+            drop(qp);
+            env.server.device.destroy_qp(pair.new).unwrap();
+        }
+        assert_eq!((pool.available(), pd.users(), pd.users_at_device()), (1, 2, Some(2)), "the regions are left");
+        drop((send_cq, recv_cq));
+    }
 }

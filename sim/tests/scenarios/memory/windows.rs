@@ -198,6 +198,7 @@ fn the_device_checks_binds() {
         let (mr, error) = mr.deregister().unwrap_err();
         refused(error, MemoryReason::WindowBound);
         assert_eq!(s.qp.post_invalidate(3, &mut mw), Ok(()), "it is flushed");
+        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::WR_FLUSH_ERR, INVALIDATE));
         drop(mw);
         returned(mr);
     }

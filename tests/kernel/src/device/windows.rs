@@ -211,6 +211,44 @@ pub(crate) fn outlives_both() {
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
+/// A window is not deallocated while its bind is queued: the device would bind another one that has its key meanwhile, and its
+/// block would be free. The bind waits behind an invalidation, and that behind a send for which the peer has no receive.
+pub(crate) fn dropped_while_its_bind_is_queued() {
+    for is_polled in [true, false] {
+        let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
+        let (from, into) =
+            (register(&s, 7, Access::LOCAL_WRITE | Access::MW_BIND), register(&c, 0, Access::LOCAL_WRITE));
+        let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("pool");
+        let [mut first, mut second] = [0; 2].map(|_| s.pd.alloc_mw().expect("alloc_mw"));
+        s.qp.post_bind(1, &mut first, &from, 0..8, Access::REMOTE_READ).expect("post_bind");
+        success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
+        s.qp.post_send(SendWr::send(2, from.sge(0..8))).expect("post_send");
+        s.qp.post_invalidate(3, &mut first).expect("post_invalidate");
+        let block = pool.take().expect("a block");
+        s.qp.post_bind_block(4, &mut second, block, Access::REMOTE_WRITE).expect("post_bind_block");
+        let users = s.pd.users();
+        let (second, errno) = second.dealloc().map(drop).expect_err("its bind is queued");
+        assert_eq!(errno, Errno::EBUSY);
+        drop(second);
+        assert_eq!((s.pd.users(), pool.available()), (users, 0));
+        let started = std::time::Instant::now();
+        if is_polled {
+            c.qp.post_recv(5, into.sge(0..8)).expect("post_recv");
+            for (wr_id, opcode) in [(2, WcOpcode::SEND), (3, WcOpcode::LOCAL_INV), (4, WcOpcode::BIND_MW)] {
+                success(polled(&mut s.cq), wr_id, opcode);
+            }
+            drop(s.pd.alloc_mw().expect("alloc_mw"));
+            assert_eq!((s.pd.users(), pool.available()), (users - 1, 1));
+        } else {
+            // The QP has no owner but the window then, and executes nothing.
+            drop((first, s.qp));
+            server.device.destroy_qp(s.id).expect("destroy_qp");
+            assert_eq!((s.pd.users(), pool.available()), (users - 3, 1));
+            assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+        }
+    }
+}
+
 /// The peer invalidates a window; a second invalidation by this side would make rxe follow a null pointer (Linux 6.12).
 pub(crate) fn invalidated_by_the_peer() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();

@@ -71,6 +71,13 @@ pub(super) struct Flight {
     pub(super) work: Work,
 }
 
+impl Flight {
+    /// Whether the device may still execute it on this window.
+    pub(super) fn names_window(&self, window: usize) -> bool {
+        matches!(self.work, Work::Bind(of, _) | Work::Invalidate(of) if of == window)
+    }
+}
+
 /// What a work request does.
 #[derive(Clone, Copy)]
 pub(super) enum Work {

@@ -69,15 +69,11 @@ impl Windows {
                     self.bindings.handle_completion(&received);
                 }
             }
+            // The next window has its key, and would be bound or invalidated by what is queued.
+            _ if flights.iter().any(|flight| flight.names_window(window)) => {}
             _ => {
                 say(|| format!("window {window}: deallocated"));
                 device.unbind(window);
-                // A bind that comes later finds no window.
-                for flight in flights {
-                    if matches!(flight.work, Work::Bind(of, _) if of == window) {
-                        flight.work = Work::Nothing;
-                    }
-                }
                 self.bindings.dealloc(window as u64);
             }
         }
