@@ -4,13 +4,17 @@
 //! Requests without a completion pin until a later one is polled. No registration is changed or ended while a window is
 //! bound to it; the device does not look. Peers invalidate windows at any time. A registration that is reported as valid exists at the
 //! device. Memory is returned once. After any failures everything is deregistered and deallocated at the end.
+//!
+//! Regions share memory, each by a handle of its own, to which all of this applies. A slice of a region is granted only if
+//! nothing else writes to the memory: no request, no peer, and no other region (shared.rs).
 
+mod shared;
 mod things;
 mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use cmid_proto::memory::{
     Access, Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, PdState, Policy,
@@ -20,6 +24,7 @@ use cmid_proto::memory::{
 use crate::input::Input;
 use crate::model::mr::{Device, Wanted};
 use crate::say::say;
+use shared::CHOICES;
 use things::{Flight, Memory, PDS, Slot, Use, Work};
 use windows::{WINDOWS, Windows};
 
@@ -56,11 +61,16 @@ struct World {
     members: Vec<Member>,
     device: Device,
     windows: Windows,
-    outside: BTreeMap<u32, Memory>,
+    /// The handles that are not in a region; `None` for those that the program has dropped.
+    outside: BTreeMap<u32, Option<Memory>>,
     /// Of the one QP, oldest first; with completions that it has left.
     flights: VecDeque<Flight>,
+    /// The handles of memory that were made, and those that were dropped: by the program, and by anybody.
     made: u32,
-    freed: Rc<Cell<u32>>,
+    let_go: u32,
+    /// The memory of each handle.
+    wholes: Vec<Weak<()>>,
+    dropped: Rc<Cell<u32>>,
     removed: bool,
 }
 
@@ -79,7 +89,9 @@ impl World {
             outside: BTreeMap::new(),
             flights: VecDeque::new(),
             made: 0,
-            freed: Rc::default(),
+            let_go: 0,
+            wholes: Vec::new(),
+            dropped: Rc::default(),
             removed: false,
         }
     }
@@ -91,6 +103,7 @@ impl World {
             _ if self.members.is_empty() => {}
             3..=6 => self.reregister(at, input),
             7 => self.deregister(at),
+            13 if self.members[at].region.call().is_none() => self.let_go(),
             8..=13 => self.call(at, input),
             14 => self.confuse(at, input),
             15 | 16 => self.post(at, true),
@@ -107,15 +120,10 @@ impl World {
         }
     }
 
-    fn memory(&mut self, len: usize) -> Memory {
-        self.made += 1;
-        Memory { number: self.made, len, freed: Rc::clone(&self.freed) }
-    }
-
     fn back(&mut self, memory: impl IntoIterator<Item = Memory>) {
         for memory in memory {
             let number = memory.number;
-            assert!(self.outside.insert(number, memory).is_none(), "memory {number} comes back twice");
+            assert!(self.outside.insert(number, Some(memory)).is_none(), "memory {number} comes back twice");
         }
     }
 
@@ -131,7 +139,7 @@ impl World {
             return;
         }
         let Some(pd) = self.acquire(input) else { return };
-        let memory = self.memory(usize::from(!input.once_in(16)));
+        let memory = self.memory(input.below(CHOICES));
         let access = access(input);
         let right = memory.len > 0 && is_legal(access);
         match Region::register(pd, memory, access) {
@@ -154,8 +162,9 @@ impl World {
 
     fn reregister(&mut self, at: usize, input: &mut Input<'_>) {
         let pd = if input.once_in(2) { self.acquire(input) } else { None };
-        let len = usize::from(!input.once_in(16));
-        let buffer = input.once_in(2).then(|| self.memory(len));
+        let choice = input.below(CHOICES);
+        let buffer = input.once_in(2).then(|| self.memory(choice));
+        let len = buffer.as_ref().map_or(1, |memory| memory.len);
         let change = Change { buffer, pd, access: input.once_in(2).then(|| access(input)) };
         let policy = Policy {
             fallback: [Fallback::None, Fallback::Anew][input.below(2)],
@@ -361,7 +370,7 @@ impl World {
     }
 
     fn look(&self) {
-        assert_eq!(self.freed.get(), 0, "memory was freed inside a region");
+        assert_eq!(self.dropped.get(), self.let_go, "a handle was dropped inside a region");
         for Flight { work, .. } in &self.flights {
             if let Work::Receive(memory) = work {
                 assert!(!self.outside.contains_key(memory), "memory {memory} was let go in flight");
@@ -390,6 +399,7 @@ impl World {
                 assert_eq!(region.buffer().map(|memory| memory.number), Some(entry.memory), "{region:?}");
             }
         }
+        self.look_at_slices();
     }
 
     /// Ends everything, on a device that executes all calls.

@@ -123,6 +123,11 @@ impl Device {
         self.windows.insert(window, (handle, rkey));
     }
 
+    /// The registrations to which windows are bound.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = u32> {
+        self.windows.values().map(|(handle, _)| *handle)
+    }
+
     /// Unbinds a window. Returns its key, if it was bound.
     pub(crate) fn unbind(&mut self, window: usize) -> Option<u32> {
         self.windows.remove(&window).map(|(_, rkey)| rkey)

@@ -43,17 +43,27 @@ impl Pd for Use {
     }
 }
 
-/// Memory that must not be freed before it is returned.
+/// A handle of memory, which several regions may share. It must not be dropped before it is returned.
 #[derive(Debug)]
 pub(super) struct Memory {
+    /// The number of the handle.
     pub(super) number: u32,
     pub(super) len: usize,
-    pub(super) freed: Rc<Cell<u32>>,
+    /// The memory: its handles count it.
+    pub(super) whole: Rc<()>,
+    pub(super) dropped: Rc<Cell<u32>>,
+}
+
+impl Memory {
+    /// Whether no other handle has it.
+    pub(super) fn is_alone(&self) -> bool {
+        Rc::strong_count(&self.whole) == 1
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.freed.set(self.freed.get() + 1);
+        self.dropped.set(self.dropped.get() + 1);
     }
 }
 
