@@ -47,7 +47,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 96] = [
+const CHECKS: [(&str, fn()); 97] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -136,6 +136,7 @@ const CHECKS: [(&str, fn()); 96] = [
     ("a CQ goes while another thread reads its completion channel", comp_channels::threads),
     ("CQs keep a shared completion channel", comp_channels::lifetimes),
     ("a receive that is posted to a QP in its error state", late_receives::not_flushed),
+    ("what a late receive costs", late_receives::cost),
     ("seven retries have no limit on soft-RoCE", retries::without_limit),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("a CQ uses a completion vector that the device has", calls::completion_vectors),
