@@ -142,10 +142,11 @@ impl Bindings {
     }
 
     /// Whether a receive reports an invalidation by the peer. Soft-RoCE sets another flag for it, which the receives of
-    /// connections do not have otherwise.
+    /// connections do not have otherwise. Immediate data of the peer's choice is no key.
     fn is_by_peer(completion: &Completion) -> bool {
         let flags = WcFlags::WITH_INV.union(WcFlags::IP_CSUM_OK);
-        completion.is_success() && completion.opcode == WcOpcode::RECV && completion.flags.intersects(flags)
+        let is_received = completion.is_success() && completion.opcode == WcOpcode::RECV;
+        is_received && completion.flags.intersects(flags) && !completion.flags.contains(WcFlags::WITH_IMM)
     }
 
     /// Ends the bindings of a window that is deallocated, or whose device is gone.
@@ -261,6 +262,7 @@ mod tests {
             let received = Completion { opcode: WcOpcode::RECV, flags, imm_data: BIND.rkey, ..LOCAL };
             bindings.handle_completion(&Completion { imm_data: BIND.rkey + 1, ..received });
             bindings.handle_completion(&Completion { flags: WcFlags::WITH_IMM, ..received });
+            bindings.handle_completion(&Completion { flags: flags.union(WcFlags::WITH_IMM), ..received });
             assert!(bindings.of(1).is_some());
             bindings.handle_completion(&received);
             assert_eq!(bindings.of(1), None);

@@ -230,9 +230,13 @@ impl Gone {
     fn end(self) {
         match self {
             Gone::Queue(GoneQueue { place, pd, owned, .. }) => {
-                drop(owned);
-                if let Some(pd) = pd.upgrade() {
+                let pd = pd.upgrade();
+                // First, in case the owner of a buffer panics below.
+                if let Some(pd) = &pd {
                     pd.in_flight().remove(place);
+                }
+                drop(owned);
+                if let Some(pd) = pd {
                     pd.released();
                 }
             }

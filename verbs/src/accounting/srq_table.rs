@@ -94,9 +94,13 @@ impl Drop for SrqTable {
         if *self.leaked.get_mut() {
             core::mem::forget(owned);
         } else {
-            drop(owned);
-            if let Some(pd) = self.pd.upgrade() {
+            let pd = self.pd.upgrade();
+            // First, in case the owner of a buffer panics below.
+            if let Some(pd) = &pd {
                 pd.in_flight().remove(self.place);
+            }
+            drop(owned);
+            if let Some(pd) = pd {
                 pd.released();
             }
         }
