@@ -3,7 +3,7 @@
 use cmid_proto::datapath::{Completion, WcOpcode};
 
 use super::*;
-use crate::accounting::in_flight::{InFlightSet, NoPd};
+use crate::accounting::in_flight::{InFlightSet, NoPd, PdWork};
 use crate::accounting::kind::Kind;
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
@@ -285,4 +285,47 @@ fn a_cq_whose_handle_is_dropped_keeps_no_srq() {
     slot_cache.close(&cq_slots);
     cq_slots.leave_srq(Arc::clone(&table));
     assert_eq!((Arc::strong_count(&table), cq_slots.room().reserved()), (1, 0));
+}
+
+/// A PD, of which the test is the only user.
+struct OnePd(InFlightSet);
+
+impl PdWork for OnePd {
+    fn in_flight(&self) -> &InFlightSet {
+        &self.0
+    }
+
+    fn released(&self) {}
+}
+
+/// What the memory of a program may do when it is freed.
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("as the owner of a buffer may");
+    }
+}
+
+#[test]
+fn a_panic_of_what_a_queue_owns_leaves_no_pins_and_no_reservations() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
+    let pd = Arc::new(OnePd(InFlightSet::new()));
+    for _ in 0..2 {
+        let (queue_id, wr_ring, mut cursor) = queue(&cq_slots);
+        post(&mut cursor, 10);
+        let place = pd.0.enlist(&wr_ring);
+        let (pd, owned): (Weak<dyn PdWork>, _) = (Arc::<OnePd>::downgrade(&pd), Some(Box::new(Panics) as _));
+        cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned });
+    }
+    assert!(pd.0.name(1));
+    slot_cache.look(&cq_slots);
+    // The CQ is found empty, again and again.
+    let panics = (0..4).filter(|_| {
+        let poll = core::panic::AssertUnwindSafe(|| slot_cache.refresh(&cq_slots));
+        std::panic::catch_unwind(poll).is_err()
+    });
+    assert_eq!(panics.count(), 2, "one of each queue");
+    assert!(!pd.0.name(1) && slot_cache.none_gone());
+    assert_eq!(cq_slots.reserve(8), Ok(()), "all of its depth is free");
 }

@@ -148,8 +148,11 @@ impl SlotCache {
         if self.none_gone() {
             return true;
         }
-        let over = core::mem::replace(&mut self.gone, core::mem::take(&mut self.going));
-        over.into_iter().for_each(|gone| cq_slots.end(gone));
+        // One by one: the owner of a buffer may panic, and the next call ends the others then.
+        while let Some(gone) = self.gone.pop() {
+            cq_slots.end(gone);
+        }
+        self.gone = core::mem::take(&mut self.going);
         self.gone.is_empty()
     }
 

@@ -1,7 +1,7 @@
 //! Completion queues.
 
-use core::fmt;
 use core::ptr::{self, NonNull};
+use core::{fmt, mem};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -258,6 +258,8 @@ impl CqInner {
 impl Drop for Cq {
     fn drop(&mut self) {
         if self.inner.is_inherited() {
+            // With the blocks of queues that are gone: their return to the pool takes a lock that another thread may have had.
+            mem::forget((mem::take(&mut self.slot_cache), Arc::clone(&self.inner)));
             return;
         }
         // With some providers the poll itself writes to memory.

@@ -18,7 +18,7 @@ use crate::memory::{PAGE, kernel_mrs};
 /// The length of a block: more than is sent inline.
 const LEN: usize = 256;
 
-fn pool(pd: &Pd, blocks: usize) -> Pool {
+pub(crate) fn pool(pd: &Pd, blocks: usize) -> Pool {
     pd.pool(vec![0; blocks * LEN], LEN, Access::empty()).map_err(|(_, error)| error).expect("a pool")
 }
 

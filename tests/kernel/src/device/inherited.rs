@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_proto::datapath::{
-    CompletionChannel, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
-    SrqCaps, WcOpcode,
+    CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr,
+    SharedReceiveQueue, SrqCaps, WcOpcode,
 };
 use cmid_proto::{Call, CmEvent, Device, Errno};
-use cmid_verbs::Access;
+use cmid_verbs::{Access, Completion};
 
 use crate::data::{bytes, polled, register, returned, success};
 use crate::env::{CAPS, Pair, Side};
@@ -100,6 +100,24 @@ pub(crate) fn everything() {
         drop((qp, cq));
         pd.dealloc().expect("no object is left at the kernel");
     }
+}
+
+/// The child drops a CQ whose destroyed QP has left blocks: none of them returns to its pool there, because another thread of the
+/// parent may have had the lock of the pool.
+pub(crate) fn blocks() {
+    let Pair { client: _client, mut server, s, .. } = Pair::connected();
+    let crate::env::End { id, mut cq, mut qp, .. } = s;
+    let pool = crate::blocks::pool(&s.pd, 1);
+    qp.post_recv_blocks(1, pool.take().expect("a block")).expect("post_recv");
+    server.ok(&Call::Destroy { id });
+    drop(qp);
+    in_a_child(|| {
+        drop(all_of(&cq));
+        assert_eq!(pool.available(), 0);
+    });
+    let mut left = [Completion::default(); 2];
+    while cq.poll(&mut left).expect("poll") > 0 {}
+    assert_eq!(pool.available(), 1);
 }
 
 /// Takes the objects of a child, which are copies of the parent's.

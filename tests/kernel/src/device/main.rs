@@ -47,7 +47,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 97] = [
+const CHECKS: [(&str, fn()); 98] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -78,6 +78,7 @@ const CHECKS: [(&str, fn()); 97] = [
     ("behaviour 81: memory that cannot be kept from children", forks::advised),
     ("a forked child drops what it has inherited", inherited::everything),
     ("a forked child is refused what it has inherited", inherited::requests),
+    ("a forked child drops a CQ with blocks of a QP that is gone", inherited::blocks),
     ("work in flight pins memory until it is polled", pins::until_polled),
     ("work that pins nothing", pins::nothing),
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
