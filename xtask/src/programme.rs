@@ -245,6 +245,8 @@ const SLOW: &[Step] = &[
     step("cmid-check between two machines, on soft-RoCE", 120, vm(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/rxe-6.12-two-machines.json sh check"])),
     step("cmid-check between two machines, on soft-iWARP", 120, siw(TWO, Own, 300, &["ours=@cmid-check report=%check-reports/siw-6.12-two-machines.json sh check"])),
     step("NVMe: faults", 120, vm(V6_12, Own, 300, NVME_FAULTS)),
+    step("NVMe: faults, 6.1", 120, vm(V6_1, Own, 300, NVME_FAULTS)),
+    step("NVMe: faults on soft-iWARP", 120, siw(V6_12, Own, 300, NVME_FAULTS)),
     step("NVMe: beside fio on the kernel's initiator", 120, vm(V6_12, Own, 400, NVME_BENCH)),
     step("NVMe: interoperation, 6.1", 60, vm(V6_1, Own, 300, NVME)),
     step("NVMe: interoperation on soft-iWARP", 60, siw(V6_12, Own, 300, NVME)),
