@@ -147,6 +147,9 @@ pub(crate) struct Bench {
     /// How long
     #[arg(long, default_value_t = 5)]
     pub(crate) seconds: u64,
+    /// Copy the data from and to memory that is not registered
+    #[arg(long)]
+    pub(crate) copy: bool,
     /// Print numbers only: commands a second, p50, p99 and processor time of each in microseconds
     #[arg(long)]
     pub(crate) table: bool,
@@ -177,6 +180,7 @@ impl Target {
             addr: SocketAddr::new(self.traddr, self.trsvcid),
             settings,
             transfer: usize::from(self.max_transfer) << 10,
+            buffers: 0,
             timeout: Duration::from_secs(self.io_timeout.into()),
             reconnect_delay: Duration::from_secs(self.reconnect_delay.into()),
             reactors: self.reactors,

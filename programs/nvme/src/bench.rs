@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_nvme::initiator::{On, Ticket};
-use cmid_nvme::wire::{self, IdNamespace};
+use cmid_nvme::wire;
 
 use crate::args::Bench;
 use crate::session::Session;
@@ -22,7 +22,7 @@ fn processor_time() -> Duration {
 
 pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()> {
     let id = session.namespace(nsid)?;
-    let Bench { write, io_size, queue_depth, seconds, table } = *bench;
+    let Bench { write, io_size, queue_depth, seconds, table, copy: _ } = *bench;
     let blocks = io_size / id.block();
     ensure!(
         blocks > 0 && io_size % id.block() == 0,
@@ -39,10 +39,14 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     let (processor, mut times) = (processor_time(), Vec::new());
     let mut pending: BTreeMap<Ticket, Instant> = BTreeMap::new();
     // The buffers come back with the ends.
-    let mut buffers: Vec<Vec<u8>> = (0..queue_depth).map(|number| vec![number as u8; io_size]).collect();
+    let mut buffers: Vec<_> = (0..queue_depth).map(|_| session.initiator.buffer(io_size)).collect();
     loop {
         while pending.len() < usize::from(queue_depth) && Instant::now() < until {
-            let command = command(nsid, write, places, blocks, &id, &mut buffers);
+            // One for each command that can be outstanding.
+            let Some(buffer) = buffers.pop() else { break };
+            let (lba, count) = (fastrand::u64(..places) * blocks as u64, blocks as u16);
+            let command =
+                if write { wire::write(nsid, lba, count, buffer) } else { wire::read(nsid, lba, count, buffer) };
             match session.initiator.submit(On::Io, command) {
                 Ok(ticket) => pending.insert(ticket, Instant::now()),
                 Err(_) => bail!("too many commands wait"),
@@ -52,12 +56,8 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
             break;
         }
         let ended = session.wait()?;
-        let answer = ended.result.context("a command of the measurement")?;
         times.extend(pending.remove(&ended.ticket).map(|at| at.elapsed()));
-        buffers.push(match ended.command.transfer {
-            wire::Transfer::Out(buffer) => buffer,
-            wire::Transfer::In(_) | wire::Transfer::Nothing => answer.data,
-        });
+        buffers.extend(ended.into_data().context("a command of the measurement")?);
     }
     let (span, processor) = (begun.elapsed(), processor_time().saturating_sub(processor));
     times.sort_unstable();
@@ -75,17 +75,4 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
         times.len(),
     );
     Ok(())
-}
-
-fn command(
-    nsid: u32,
-    write: bool,
-    places: u64,
-    blocks: usize,
-    id: &IdNamespace,
-    buffers: &mut Vec<Vec<u8>>,
-) -> wire::Command {
-    let (lba, len) = (fastrand::u64(..places) * blocks as u64, blocks * id.block());
-    let buffer = buffers.pop().unwrap_or_else(|| vec![0; len]);
-    if write { wire::write(nsid, lba, blocks as u16, buffer) } else { wire::read(nsid, lba, blocks as u16, buffer) }
 }

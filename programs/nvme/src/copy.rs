@@ -6,7 +6,8 @@ use std::io::{self, IsTerminal as _, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_nvme::initiator::{On, Ticket};
+use cmid_mio::verbs::Verbs;
+use cmid_nvme::initiator::{BufferOf, On, Ticket};
 use cmid_nvme::wire::{self, IdNamespace};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -14,7 +15,7 @@ use crate::args::Blocks;
 use crate::session::Session;
 
 /// The commands at a time.
-const DEPTH: usize = 16;
+pub(crate) const DEPTH: usize = 16;
 
 /// A copy from this length on shows its progress, in bytes.
 const LONG: u64 = 4 << 20;
@@ -51,12 +52,11 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
     };
     let (step, bar) = (blocks_of_command(session, &id)?, progress(Some(size)));
     let (mut lba, end) = (range.start_block, range.start_block + size / block);
-    let (mut pending, mut buffers) = (BTreeMap::<Ticket, Option<Vec<u8>>>::new(), Vec::<Vec<u8>>::new());
+    let mut pending = BTreeMap::<Ticket, Option<BufferOf<Verbs>>>::new();
     while lba < end || !pending.is_empty() {
         while lba < end && pending.len() < DEPTH {
             let count = step.min(end - lba);
-            let mut buffer = buffers.pop().unwrap_or_default();
-            buffer.resize((count * block) as usize, 0);
+            let buffer = session.initiator.buffer((count * block) as usize);
             let command = wire::read(nsid, lba, count as u16, buffer);
             // At most DEPTH wait.
             let Ok(ticket) = session.initiator.submit(On::Io, command) else { break };
@@ -64,12 +64,11 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
             lba += count;
         }
         let ended = session.wait()?;
-        pending.insert(ended.ticket, Some(ended.result.context("read")?.data));
+        pending.insert(ended.ticket, ended.into_data().context("read")?);
         while let Some(entry) = pending.first_entry().filter(|entry| entry.get().is_some()) {
-            let data = entry.remove().unwrap_or_default();
+            let Some(data) = entry.remove() else { continue };
             to.write_all(&data)?;
             bar.inc(data.len() as u64);
-            buffers.push(data);
         }
     }
     to.flush()?;
@@ -85,12 +84,13 @@ pub(crate) fn write(session: &mut Session, nsid: u32, range: &Blocks) -> Result<
     let (mut lba, mut outstanding, mut is_over) = (range.start_block, 0, false);
     while !is_over || outstanding > 0 {
         while !is_over && outstanding < DEPTH {
-            let mut data = Vec::new();
-            from.by_ref().take(step * id.block() as u64).read_to_end(&mut data)?;
-            is_over = data.is_empty();
+            let mut data = session.initiator.buffer(step as usize * id.block());
+            let read = fill(&mut from, &mut data)?;
+            is_over = read == 0;
             if is_over {
                 break;
             }
+            data.truncate(read);
             ensure!(data.len() % id.block() == 0, "the data is not a multiple of the block of {} bytes", id.block());
             let count = (data.len() / id.block()) as u64;
             ensure!(lba.saturating_add(count) <= id.size, "the namespace has only {} blocks", id.size);
@@ -103,12 +103,26 @@ pub(crate) fn write(session: &mut Session, nsid: u32, range: &Blocks) -> Result<
             let ended = session.wait()?;
             ended.result.context("write")?;
             outstanding -= 1;
-            bar.inc(ended.command.transfer.len() as u64);
+            bar.inc(ended.command.transfer.buffer().map_or(0, |data| data.len()) as u64);
         }
     }
     session.run("flush", On::Io, wire::flush(nsid))?;
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Reads until the buffer is full or the file has ended, and returns the number of bytes.
+fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while let Some(room) = into.get_mut(len..).filter(|room| !room.is_empty()) {
+        match from.read(room) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
 }
 
 fn source(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>)> {

@@ -51,17 +51,18 @@ fn run(command: Command) -> Result<()> {
             println!("nsze {}\nncap {}\nnuse {}\nblock {}", id.size, id.capacity, id.used, id.block());
             Ok(())
         }),
-        Command::Read { of, range, data_size } => {
-            with(Session::connect(of.of.options())?, |session| copy::read(session, of.namespace_id, &range, data_size))
-        }
+        Command::Read { of, range, data_size } => with(Session::with_buffers(&of, copy::DEPTH)?, |session| {
+            copy::read(session, of.namespace_id, &range, data_size)
+        }),
         Command::Write { of, range } => {
-            with(Session::connect(of.of.options())?, |session| copy::write(session, of.namespace_id, &range))
+            with(Session::with_buffers(&of, copy::DEPTH)?, |session| copy::write(session, of.namespace_id, &range))
         }
         Command::Flush(of) => with(Session::connect(of.of.options())?, |session| {
             session.run("flush", On::Io, wire::flush(of.namespace_id)).map(drop)
         }),
         Command::Bench { of, bench } => {
-            with(Session::connect(of.of.options())?, |session| bench::run(session, of.namespace_id, &bench))
+            let buffers = if bench.copy { 0 } else { bench.queue_depth.into() };
+            with(Session::with_buffers(&of, buffers)?, |session| bench::run(session, of.namespace_id, &bench))
         }
     }
 }
@@ -74,8 +75,8 @@ fn with(mut session: Session, work: impl FnOnce(&mut Session) -> Result<()>) -> 
 }
 
 fn id_ctrl(session: &mut Session) -> Result<()> {
-    let answer = session.run("Identify Controller", On::Admin, wire::identify_controller())?;
-    let id = IdController::decode(&answer.data)?;
+    let id = session.run("Identify Controller", On::Admin, wire::identify_controller())?;
+    let id = IdController::decode(&id)?;
     println!("sn {}\nmn {}\nfr {}\ncntlid {}\nmdts {}", id.serial, id.model, id.firmware, id.cntlid, id.mdts);
     println!("ver {}.{}\nnn {}\nkas {}", id.version >> 16, id.version >> 8 & 0xff, id.namespaces, id.kas);
     println!("maxcmd {}\nsgls {:#x}\nioccsz {}\nsubnqn {}", id.max_commands, id.sgls, id.capsule / 16, id.subsystem);
@@ -97,14 +98,14 @@ fn discover(target: &Target) -> Result<()> {
 fn read_log(session: &mut Session) -> Result<DiscoveryLog> {
     let mut page = |offset: u32, len: u32| {
         let command = wire::get_log_page(LogPage::DISCOVERY, offset.into(), len);
-        session.run("the discovery log", On::Admin, command).map(|answer| answer.data)
+        session.run("the discovery log", On::Admin, command)
     };
     for _ in 0..DISCOVERIES {
         let header = DiscoveryLog::decode(&page(0, DiscoveryLog::HEADER)?)?;
         let mut bytes = Vec::new();
         while (bytes.len() as u32) < header.len() {
             let offset = bytes.len() as u32;
-            bytes.extend(page(offset, PART.min(header.len() - offset))?);
+            bytes.extend_from_slice(&page(offset, PART.min(header.len() - offset))?);
         }
         let log = DiscoveryLog::decode(&bytes)?;
         if log.generation == header.generation && log.records == header.records {

@@ -152,11 +152,9 @@ impl<T> Queue<T> {
         Some(command.tag)
     }
 
-    /// Returns the tag of a command that is outstanding.
-    #[must_use]
-    pub fn tag(&self, cid: u16) -> Option<&T> {
-        let slot = self.slots.get(Self::slot(cid)).filter(|slot| slot.uses << INDEX_BITS == cid & !INDEX)?;
-        slot.command.as_ref().map(|command| &command.tag)
+    /// Returns the tag of a command that is outstanding, to change it.
+    pub fn tag_mut(&mut self, cid: u16) -> Option<&mut T> {
+        self.find(cid)?.as_mut().map(|command| &mut command.tag)
     }
 
     fn find(&mut self, cid: u16) -> Option<&mut Option<Outstanding<T>>> {
@@ -321,7 +319,7 @@ mod tests {
         let mut queue = Queue::new(2);
         for _ in 0..5 {
             let cid = queue.begin("a", Time::ZERO).expect("room");
-            assert_eq!(queue.tag(cid), Some(&"a"));
+            assert_eq!(queue.tag_mut(cid), Some(&mut "a"));
             assert_eq!(queue.cancel(cid), Some("a"));
         }
         assert_eq!((queue.cancel(0), queue.overdue(Time::NEVER), queue.has_room()), (None, None, true));

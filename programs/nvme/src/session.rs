@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use cmid_mio::verbs::Verbs;
-use cmid_nvme::initiator::{Answer, Ended, Happened, Initiator, On, Options};
+use cmid_nvme::initiator::{BufferOf, Ended, Happened, Initiator, On, Options};
 use cmid_nvme::wire::{self, IdNamespace};
 use mio::{Events, Poll};
+
+use crate::args::Namespace;
 
 /// How long a poll waits at most.
 const POLL: Duration = Duration::from_millis(500);
@@ -35,6 +37,11 @@ impl Session {
         Ok(session)
     }
 
+    /// The same for a namespace, with so many registered buffers.
+    pub(crate) fn with_buffers(of: &Namespace, buffers: usize) -> Result<Self> {
+        Session::connect(Options { buffers, ..of.of.options() })
+    }
+
     /// Makes a turn, and tells what has happened to the controller.
     pub(crate) fn turn(&mut self, at_most: Duration) -> Result<()> {
         let timeout = self.initiator.before_poll(at_most);
@@ -57,6 +64,7 @@ impl Session {
                 }
                 Happened::Lost(loss) => eprintln!("lost: {loss}; connects again"),
                 Happened::Event(event) => eprintln!("event: {event}"),
+                Happened::NoBlocks(error) => eprintln!("data is copied: {error}"),
                 Happened::GivenUp { loss, rule: Some(rule) } => bail!("{loss}; {rule}"),
                 Happened::GivenUp { loss, rule: None } => bail!("{loss}"),
             }
@@ -65,7 +73,7 @@ impl Session {
     }
 
     /// Makes turns until a request has ended.
-    pub(crate) fn wait(&mut self) -> Result<Ended> {
+    pub(crate) fn wait(&mut self) -> Result<Ended<BufferOf<Verbs>>> {
         loop {
             if let Some(ended) = self.initiator.next_ended() {
                 return Ok(ended);
@@ -74,21 +82,22 @@ impl Session {
         }
     }
 
-    /// Runs one command, while there is no other one.
-    pub(crate) fn run(&mut self, what: &str, on: On, command: wire::Command) -> Result<Answer> {
+    /// Runs one command, while there is no other one. Returns its data.
+    pub(crate) fn run(&mut self, what: &str, on: On, command: wire::Command) -> Result<BufferOf<Verbs>> {
         if self.initiator.submit(on, command).is_err() {
             bail!("{what}: too many commands wait");
         }
-        self.wait()?.result.with_context(|| what.to_owned())
+        let data = self.wait()?.into_data().with_context(|| what.to_owned())?;
+        Ok(data.unwrap_or_else(|| Vec::new().into()))
     }
 
     /// Identifies a namespace whose blocks can be read and written.
     pub(crate) fn namespace(&mut self, nsid: u32) -> Result<IdNamespace> {
-        let answer = self.run("Identify Namespace", On::Admin, wire::identify_namespace(nsid))?;
-        let id = IdNamespace::decode(&answer.data)?;
+        let id = self.run("Identify Namespace", On::Admin, wire::identify_namespace(nsid))?;
+        let id = IdNamespace::decode(&id)?;
         if id.size == 0 {
-            let answer = self.run("the list of namespaces", On::Admin, wire::identify_namespaces(0))?;
-            bail!("there is no namespace {nsid}; there are {:?}", wire::namespace_list(&answer.data)?);
+            let list = self.run("the list of namespaces", On::Admin, wire::identify_namespaces(0))?;
+            bail!("there is no namespace {nsid}; there are {:?}", wire::namespace_list(&list)?);
         }
         if id.metadata != 0 {
             bail!("namespace {nsid} has metadata, which this program does not support");

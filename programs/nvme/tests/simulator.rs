@@ -5,10 +5,15 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use cmid_nvme::initiator::{Failure, Happened, On, WAITING_MAX};
+use cmid_nvme::initiator::{Ended, Failure, Happened, On, WAITING_MAX};
 use cmid_nvme::wire::{self, CmError, Status};
 use target::BLOCK;
-use world::{World, options};
+use world::{Data, World, options};
+
+/// What a read has read.
+fn bytes(ended: Ended<Data>) -> Vec<u8> {
+    ended.into_data().expect("a read").expect("its memory").to_vec()
+}
 
 #[test]
 fn blocks_are_written_and_read_in_the_capsule_and_by_rdma() {
@@ -16,12 +21,102 @@ fn blocks_are_written_and_read_in_the_capsule_and_by_rdma() {
     for count in [1, 2, 3, 8] {
         let data: Vec<u8> = (0..count * BLOCK).map(|at| (at / 7 + count) as u8).collect();
         world.run(On::Io, wire::write(1, 5, count as u16, data.clone())).result.expect("a write");
-        let answer = world.run(On::Io, wire::read(1, 5, count as u16, vec![0; data.len()])).result.expect("a read");
-        assert!(answer.data == data && world.disk.bytes[5 * BLOCK..(5 + count) * BLOCK] == data);
+        let read = world.run(On::Io, wire::read(1, 5, count as u16, vec![0; data.len()]));
+        assert!(bytes(read) == data && world.disk.bytes[5 * BLOCK..(5 + count) * BLOCK] == data);
     }
     world.run(On::Io, wire::flush(1)).result.expect("a flush");
     let failure = world.run(On::Io, wire::read(1, 64, 1, vec![0; BLOCK])).result.expect_err("a failure");
     assert_eq!(failure, Failure::Status(Status::LBA_OUT_OF_RANGE));
+}
+
+#[test]
+fn long_data_is_written_and_read_in_the_memory_of_the_application() {
+    for reactors in [0, 2] {
+        let mut world = World::live(2, |options| (options.buffers, options.reactors) = (2, reactors));
+        for (round, count) in (0..300_u64).map(|round| (round, 3 + round % 6)) {
+            let mut data = world.initiator.buffer(count as usize * BLOCK);
+            assert!(data.is_registered());
+            data.fill(round as u8);
+            let at = data.as_ptr();
+            let write = wire::write(1, 5, count as u16, data);
+            let data = world.run(On::Io, write).into_data().expect("a write").expect("its memory");
+            assert_eq!((data.as_ptr(), world.disk.invalidated), (at, 2 * round as u32 + 1));
+            let mut other = world.initiator.buffer(data.len());
+            other.fill(!0);
+            let at = other.as_ptr();
+            let other = world.run(On::Io, wire::read(1, 5, count as u16, other)).into_data().expect("a read");
+            let other = other.expect("its memory");
+            assert!(other.as_ptr() == at && other == data && other[..] == world.disk.bytes[5 * BLOCK..][..data.len()]);
+        }
+        assert_eq!(world.happened.len(), 1, "{:?}", world.happened);
+    }
+}
+
+#[test]
+fn memory_that_is_short_or_not_registered_is_copied() {
+    let mut world = World::live(1, |options| options.buffers = 1);
+    let first = world.initiator.buffer(BLOCK);
+    let second = world.initiator.buffer(8 * BLOCK);
+    assert!(first.is_registered() && !second.is_registered(), "there is one");
+    for buffer in [first, second] {
+        let count = (buffer.len() / BLOCK) as u16;
+        assert!(bytes(world.run(On::Io, wire::read(1, 0, count, buffer))).iter().all(|&byte| byte == 0));
+    }
+    assert_eq!(world.disk.invalidated, 0);
+    drop(world.initiator.buffer(BLOCK));
+    assert!(!world.initiator.buffer(9 * BLOCK).is_registered(), "no block is so long");
+}
+
+#[test]
+fn memory_that_is_lent_comes_back_after_a_failure_and_a_loss() {
+    for (reactors, writes) in [(0, false), (0, true), (2, false), (2, true)] {
+        let mut world = World::live(2, |options| (options.buffers, options.reactors) = (2, reactors));
+        let command = |data| if writes { wire::write(1, 0, 8, data) } else { wire::read(1, 0, 8, data) };
+        // A status that is final, one that is not, and an answer with an invalidation.
+        for (status, lba) in [(0x4006, 0), (6, 0), (0, 64)] {
+            world.disk.status = status;
+            let mut data = world.initiator.buffer(8 * BLOCK);
+            data.fill(7);
+            let mut command = command(data);
+            command.entry.cdw[0] = lba;
+            let Ended { command, result, .. } = world.run(On::Io, command);
+            let data = command.transfer.buffer().expect("its memory");
+            assert!(result.is_err() && data.is_registered() && data.len() == 8 * BLOCK);
+            assert!(!writes || data.iter().all(|&byte| byte == 7));
+        }
+        world.disk.delay = 1_000_000;
+        let mut data = world.initiator.buffer(8 * BLOCK);
+        data.fill(9);
+        world.initiator.submit(On::Io, command(data)).expect("room");
+        let seen = world.disk.invalidated;
+        world.turn_until(|world| world.disk.invalidated > seen);
+        world.disk.delay = 0;
+        world.target.as_mut().expect("a target").cut(1);
+        let data = world.ended().into_data().expect("the second attempt").expect("its memory");
+        assert!(data.is_registered() && data[..] == world.disk.bytes[..8 * BLOCK]);
+        assert!(world.happened.iter().any(|it| matches!(it, Happened::Lost(_))));
+        // Both are there.
+        drop(data);
+        let [one, other] = [0, 1].map(|_| world.initiator.buffer(BLOCK));
+        assert!(one.is_registered() && other.is_registered());
+    }
+}
+
+#[test]
+fn nothing_is_lent_to_a_target_that_keeps_a_key() {
+    let mut world = World::live(1, |options| options.buffers = 2);
+    world.disk.keeps_keys = true;
+    world.disk.bytes[..8 * BLOCK].fill(5);
+    // What a write lends is only read, and the window ends here.
+    let data = world.initiator.buffer(8 * BLOCK);
+    let data = world.run(On::Io, wire::write(1, 8, 8, data)).into_data().expect("a write").expect("its memory");
+    assert_eq!((data.is_registered(), world.happened.len()), (true, 1));
+    for losses in [1, 1] {
+        let data = world.initiator.buffer(8 * BLOCK);
+        assert!(bytes(world.run(On::Io, wire::read(1, 0, 8, data))).iter().all(|&byte| byte == 5));
+        let kept = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("not invalidated"));
+        assert_eq!(world.happened.iter().filter(kept).count(), losses, "{:?}", world.happened);
+    }
 }
 
 #[test]
@@ -55,7 +150,7 @@ fn commands_beyond_the_limit_are_returned_until_ends_are_taken() {
     let mut world = World::live(1, |_| {});
     let submit = |world: &mut World| world.initiator.submit(On::Io, wire::flush(1)).map(drop);
     assert!((0..WAITING_MAX).all(|_| submit(&mut world).is_ok()));
-    assert_eq!(submit(&mut world), Err(wire::flush(1)));
+    assert_eq!(submit(&mut world), Err(wire::flush(1).map(Into::into)));
     // Those that have ended count until they are taken; those that are on a queue do not, and there is room for 15.
     world.turn_until(|world| world.disk.flushes == WAITING_MAX);
     (0..100).for_each(|_| world.turn());
@@ -119,8 +214,7 @@ fn queues_are_served_by_other_threads_than_the_one_that_connects_them() {
     for unit in 0..8 {
         let blocks = world.disk.bytes[unit * 8 * BLOCK..][..8 * BLOCK].to_vec();
         let read = wire::read(1, 8 * unit as u64, 8, vec![0; blocks.len()]);
-        let answer = world.run(On::Io, read).result.expect("a read");
-        assert!(answer.data == blocks && usize::from(blocks[0]) % 8 == unit);
+        assert!(bytes(world.run(On::Io, read)) == blocks && usize::from(blocks[0]) % 8 == unit);
     }
     assert_eq!(world.happened.len(), 1, "{:?}", world.happened);
 }
@@ -161,7 +255,9 @@ fn a_first_attempt_that_fails_is_not_repeated_and_tells_why() {
         world.turn_until(|world| !world.happened.is_empty());
         match world.happened.remove(0) {
             Happened::GivenUp { loss, .. } => loss.to_string(),
-            other @ (Happened::Live | Happened::Lost(_) | Happened::Event(_)) => panic!("{other:?}"),
+            other @ (Happened::Live | Happened::Lost(_) | Happened::Event(_) | Happened::NoBlocks(_)) => {
+                panic!("{other:?}")
+            }
         }
     };
     let told = attempt(&|options| options.settings.subsystem = "nqn.other".into(), 0);

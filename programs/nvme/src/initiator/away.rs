@@ -6,8 +6,8 @@ use cmid_mio::proto::Time;
 use cmid_mio::proto::datapath::DataPath;
 
 use super::reactor::{Command, News};
-use super::request::{Request, Tag};
-use super::{Initiator, Loss};
+use super::request::{Request, Tag, TagOf};
+use super::{BufferOf, Initiator, Loss};
 
 impl<D: DataPath> Initiator<D> {
     /// Gives each I/O queue to its reactor, if there are any.
@@ -25,7 +25,7 @@ impl<D: DataPath> Initiator<D> {
     }
 
     /// Sends a request on a queue that a reactor has. With an error it waits again.
-    pub(super) fn give(&mut self, qid: u16, request: Request, deadline: Time) -> Result<(), Loss> {
+    pub(super) fn give(&mut self, qid: u16, request: Request<BufferOf<D>>, deadline: Time) -> Result<(), Loss> {
         let command = Command::Send { qid, tag: Tag::Request(request), deadline };
         let given = match reactor_of(qid, self.reactors.len()).and_then(|at| self.reactors.get_mut(at)) {
             Some(reactor) => reactor.give(command),
@@ -71,7 +71,7 @@ impl<D: DataPath> Initiator<D> {
 
     /// Has all queues ended that reactors have, and waits for it: they make the same calls that are made here otherwise. Returns the
     /// commands that were outstanding there. Those that were over before have ended.
-    pub(super) fn end_reactors(&mut self) -> Vec<Tag> {
+    pub(super) fn end_reactors(&mut self) -> Vec<TagOf<D>> {
         for reactor in &mut self.reactors {
             // One that has ended has no connections.
             let _ = reactor.give(Command::End);

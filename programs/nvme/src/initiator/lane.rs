@@ -14,7 +14,7 @@ use mio::{Interest, Registry, Token};
 use super::Loss;
 use super::link::{Link, Over, Unsent};
 use super::reactor::Command;
-use super::request::Tag;
+use super::request::TagOf;
 use crate::wire::CmRequest;
 
 /// The time limit of a disconnect.
@@ -27,7 +27,7 @@ pub(super) struct Lane<D: DataPath> {
     pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
     pub(super) link: Option<(IdKey, Link<D>)>,
     /// What waits for room, with deadlines: the controller may tell late how far it has read the ring.
-    pub(super) waiting: VecDeque<(Tag, Time)>,
+    pub(super) waiting: VecDeque<(TagOf<D>, Time)>,
     /// If a reactor has the connection instead: how many commands it takes.
     pub(super) away: Option<usize>,
     /// Whether the CQs may have completions.
@@ -77,11 +77,11 @@ impl<D: DataPath> Lane<D> {
         unwatch(&link, registry);
         self.is_readable = false;
         self.away = Some(link.queue.slots());
-        Ok(Some(Command::Serve { qid: self.qid, id, link }))
+        Ok(Some(Command::Serve { qid: self.qid, id, link: Box::new(link) }))
     }
 
     /// Takes completions, if there may be some, and sends what waits. What has ended before an error is in `over`.
-    pub(super) fn serve(&mut self, over: &mut Vec<Over>) -> Result<(), Loss> {
+    pub(super) fn serve(&mut self, over: &mut Vec<Over<D::Piece>>) -> Result<(), Loss> {
         if let (true, Some((_, link))) = (std::mem::take(&mut self.is_readable), &mut self.link) {
             self.is_readable = link.poll(over).map_err(|error| Loss::Link { qid: self.qid, error })?;
         }
@@ -89,7 +89,7 @@ impl<D: DataPath> Lane<D> {
     }
 
     /// Sends a command, or keeps it until there is room.
-    pub(super) fn send(&mut self, tag: Tag, deadline: Time) -> Result<(), Loss> {
+    pub(super) fn send(&mut self, tag: TagOf<D>, deadline: Time) -> Result<(), Loss> {
         self.waiting.push_back((tag, deadline));
         self.send_waiting()
     }
@@ -105,13 +105,13 @@ impl<D: DataPath> Lane<D> {
     }
 
     /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
-    pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<Tag> {
+    pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<TagOf<D>> {
         self.is_readable = false;
         if let Some((dial, _)) = self.dial.take() {
             // The id may be gone already.
             let _ = dial.cancel(drive);
         }
-        let mut tags: Vec<Tag> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
+        let mut tags: Vec<_> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
         let Some((id, mut link)) = self.link.take() else { return tags };
         unwatch(&link, registry);
         tags.extend(link.queue.drain());

@@ -1,24 +1,30 @@
 //! A connection of a queue: its QP, its memory, and the commands that are on it.
 //!
-//! A capsule is a block, which the QP has until the send completes. The data of a command that is not in its capsule is in a slot
-//! of one region, which the target reads and writes by RDMA. It is copied out of there when the command is over, and never
-//! borrowed: a target can write to the region at any time. Each connection has a protection domain and a region of its own, so what a
-//! target sends late to an old connection is nowhere to be read.
+//! A capsule is a block, which the QP has until the send completes. Data that does not fit into a capsule is read and written by the
+//! target, in one of two places:
+//!
+//! - a block of the application, to which a memory window is bound for this command. The target invalidates the key with its
+//!   response, and the block is the application's again;
+//! - a slot of the region of the connection, if the memory is not registered or there are no windows. It is copied, and never
+//!   borrowed: a target can write to the region at any time. The region ends with the connection.
 
 use cmid_mio::proto::datapath::{
-    Access, Attaching, Block, Caps, Completion, CreateError, Parts, Pool, SendWr, WcStatus, prelude::*,
+    Access, Attaching, Block, Caps, Completion, CreateError, Part, Parts, Pool, SendWr, Unposted, WcStatus, prelude::*,
 };
 use cmid_mio::proto::{Errno, Time};
 
-use super::request::Tag;
+use super::buffer::{Buffer, Loan};
+use super::memory::Memory;
+use super::request::{Tag, TagOf};
 use crate::queue::{Done, Queue, QueueError};
 use crate::wire::{Command, Cqe, Sgl, Sqe, Transfer, WireError};
 
 /// A receive is longer than a response, so that one which is too long is recognised here.
 const RESPONSE_BLOCK: usize = 64;
 
-/// The work request numbers of receives begin here. Those of sends are the identifiers of commands.
+/// The work request numbers of receives begin here, and those of binds. Those of sends are the identifiers of commands.
 const RECEIVES: u64 = 1 << 16;
+const BINDS: u64 = 1 << 17;
 
 /// The completions of one poll, and the polls of one turn.
 const BATCH: usize = 32;
@@ -50,6 +56,10 @@ pub enum LinkError {
     /// A response is not one.
     #[error("from the target: {0}")]
     Wire(#[from] WireError),
+    /// The target has answered a read, and has not invalidated the key as the command says. The block would be lost with its
+    /// window: invalidating the key here too is not safe (hazard P43), since the target may still do it.
+    #[error("the target has not invalidated the key of a read")]
+    NotInvalidated,
 }
 
 fn device(what: &'static str) -> impl Fn(Errno) -> LinkError {
@@ -63,24 +73,29 @@ pub(super) struct Shape {
     pub(super) size: u16,
     /// The most bytes of a command.
     pub(super) transfer: usize,
-    /// The most bytes in a capsule.
+    /// The most bytes in a capsule. As many are copied at most, where longer data is lent.
     pub(super) in_capsule: usize,
+    /// Whether blocks are lent, if the device can.
+    pub(super) lends: bool,
 }
 
 /// A command that is over.
-pub(super) struct Over {
-    pub(super) tag: Tag,
+pub(super) struct Over<P> {
+    pub(super) tag: Tag<Buffer<P>>,
     pub(super) response: Cqe,
 }
 
 /// A command was not sent: the connection has no room, or is not to be used any more.
-pub(super) struct Unsent {
-    pub(super) tag: Tag,
+pub(super) struct Unsent<P> {
+    pub(super) tag: Tag<Buffer<P>>,
     pub(super) error: Option<LinkError>,
 }
 
 pub(super) struct Link<D: DataPath> {
     qp: D::Qp,
+    /// A window for each slot; none if nothing is lent. They go before the QP, whose handle goes first.
+    windows: Vec<D::Mw>,
+    pd: D::Pd,
     /// The completions of sends. They are polled with the receives, and awaited only for a command that was answered before:
     /// each wait costs two system calls and a change of threads.
     pub(super) sends: D::Cq,
@@ -89,21 +104,30 @@ pub(super) struct Link<D: DataPath> {
     capsules: Pool<D::Piece>,
     region: D::Mr,
     shape: Shape,
-    pub(super) queue: Queue<Tag>,
+    pub(super) queue: Queue<TagOf<D>>,
 }
 
 impl<D: DataPath> Link<D> {
     /// Creates the QP and its memory, and posts the receives.
-    pub(super) fn attach(device: &mut D, to: Attaching<'_>, shape: Shape) -> Result<Self, CreateError> {
+    pub(super) fn attach(
+        device: &mut D,
+        to: Attaching<'_>,
+        shape: Shape,
+        memory: &mut Option<Memory<D>>,
+    ) -> Result<Self, CreateError> {
         let (size, entries) = (usize::from(shape.size), u32::from(shape.size));
-        let pd = device.alloc_pd(to.id())?;
-        let (sends, receives) = (device.create_cq(to.id(), entries)?, device.create_cq(to.id(), entries)?);
+        let pd = Memory::on(memory, device, to.id())?.pd.clone();
+        // A device without windows says so here.
+        let windows = (0..if shape.lends { size } else { 0 }).map(|_| pd.alloc_mw());
+        let windows: Vec<D::Mw> = windows.collect::<Result<_, _>>().unwrap_or_default();
+        // A command is a bind and a send.
+        let (sends, receives) = (device.create_cq(to.id(), 2 * entries)?, device.create_cq(to.id(), entries)?);
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = pd.register(vec![0; size * shape.transfer], rights)?;
         let capsule = Sqe::LEN + shape.in_capsule;
         let capsules = pd.pool(vec![0; size * capsule], capsule, Access::empty())?;
         let responses = pd.pool(vec![0; size * RESPONSE_BLOCK], RESPONSE_BLOCK, Access::empty())?;
-        let caps = Caps { max_send_wr: entries, max_recv_wr: entries, ..Caps::default() };
+        let caps = Caps { max_send_wr: 2 * entries, max_recv_wr: entries, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &sends, &receives, caps)?;
         for number in 0..u64::from(shape.size) {
             if let Some(block) = responses.take() {
@@ -111,7 +135,12 @@ impl<D: DataPath> Link<D> {
             }
         }
         receives.arm()?;
-        Ok(Link { qp, sends, receives, capsules, region, shape, queue: Queue::new(shape.size) })
+        Ok(Link { qp, windows, pd, sends, receives, capsules, region, shape, queue: Queue::new(shape.size) })
+    }
+
+    /// Whether blocks are lent.
+    pub(super) fn lends(&self) -> bool {
+        !self.windows.is_empty()
     }
 
     /// The target has answered with the number of its receives, which limits the queue. No command was sent before.
@@ -121,7 +150,7 @@ impl<D: DataPath> Link<D> {
 
     /// Sends a command. Returns it if it was not sent.
     #[must_use]
-    pub(super) fn send(&mut self, tag: Tag, deadline: Time) -> Option<Unsent> {
+    pub(super) fn send(&mut self, tag: TagOf<D>, deadline: Time) -> Option<Unsent<D::Piece>> {
         let unsent = |tag, error| Some(Unsent { tag, error });
         // All capsules are in use while their sends have not completed.
         let Some(capsule) = self.capsules.take() else { return unsent(tag, None) };
@@ -134,33 +163,38 @@ impl<D: DataPath> Link<D> {
     }
 
     fn post(&mut self, cid: u16, mut capsule: Block<D::Piece>) -> Result<(), LinkError> {
-        let Some(Command { entry, transfer }) = self.queue.tag(cid).map(Tag::command) else { return Ok(()) };
-        let mut entry = Sqe { cid, ..*entry };
-        let offset = Queue::<Tag>::slot(cid) * self.shape.transfer;
-        let mut len = Sqe::LEN;
-        let keyed = |region: &D::Mr, bytes: usize| {
-            let remote = region.remote(offset);
-            Sgl::Keyed { addr: remote.addr, len: bytes as u32, key: remote.rkey }
-        };
-        if transfer.len() > self.shape.transfer {
+        let Some(Command { entry, transfer }) = self.queue.tag_mut(cid).map(Tag::command_mut) else { return Ok(()) };
+        let (mut entry, mut len) = (Sqe { cid, ..*entry }, Sqe::LEN);
+        let (shape, slot) = (self.shape, Queue::<()>::slot(cid));
+        let data = transfer.buffer().map_or(0, |buffer| buffer.len());
+        if data > shape.transfer {
             return Err(LinkError::Device {
                 what: "a command with more data than the queue has room for",
                 errno: Errno::EINVAL,
             });
         }
+        let writes = matches!(transfer, Transfer::In(_));
+        let lent = match (transfer.buffer_mut(), self.windows.get_mut(slot)) {
+            (Some(buffer), Some(window)) if data > shape.in_capsule => lend(&mut self.qp, cid, window, buffer, writes)?,
+            _ => None,
+        };
         match transfer {
             Transfer::Nothing => {}
-            Transfer::In(bytes) => entry.sgl = keyed(&self.region, bytes.len()),
-            Transfer::Out(bytes) if bytes.len() <= self.shape.in_capsule => {
-                entry.sgl = Sgl::InCapsule { len: bytes.len() as u32 };
-                len += bytes.len();
+            Transfer::Out(_) | Transfer::In(_) if lent.is_some() => entry.sgl = lent.unwrap_or(Sgl::Nothing),
+            Transfer::Out(bytes) if data <= shape.in_capsule => {
+                entry.sgl = Sgl::InCapsule { len: data as u32 };
+                len += data;
                 if let Some(room) = capsule.get_mut(Sqe::LEN..len) {
                     room.copy_from_slice(bytes);
                 }
             }
-            Transfer::Out(bytes) => {
-                self.region.write(offset, bytes).map_err(device("the memory for data"))?;
-                entry.sgl = keyed(&self.region, bytes.len());
+            Transfer::Out(_) | Transfer::In(_) => {
+                let offset = slot * shape.transfer;
+                if let Transfer::Out(bytes) = transfer {
+                    self.region.write(offset, bytes).map_err(device("the memory for data"))?;
+                }
+                let remote = self.region.remote(offset);
+                entry.sgl = Sgl::Keyed { addr: remote.addr, len: data as u32, key: remote.rkey, invalidates: false };
             }
         }
         if let Some(room) = capsule.get_mut(..Sqe::LEN) {
@@ -171,7 +205,7 @@ impl<D: DataPath> Link<D> {
     }
 
     /// Takes completions, at most so many that the connection does not keep others waiting. Returns whether there may be more.
-    pub(super) fn poll(&mut self, over: &mut Vec<Over>) -> Result<bool, LinkError> {
+    pub(super) fn poll(&mut self, over: &mut Vec<Over<D::Piece>>) -> Result<bool, LinkError> {
         // A failed send comes first: the receives only tell that they were flushed.
         self.poll_sends(false, over)?;
         let mut batch = [Completion::default(); BATCH];
@@ -189,7 +223,7 @@ impl<D: DataPath> Link<D> {
     }
 
     /// Takes the completions of sends, which are no more than the sends.
-    fn poll_sends(&mut self, arms: bool, over: &mut Vec<Over>) -> Result<(), LinkError> {
+    fn poll_sends(&mut self, arms: bool, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {
         let mut batch = [Completion::default(); BATCH];
         loop {
             let polled = if arms { self.sends.poll_or_arm(&mut batch) } else { self.sends.poll(&mut batch) };
@@ -203,27 +237,23 @@ impl<D: DataPath> Link<D> {
         }
     }
 
-    fn take(&mut self, completion: &Completion, over: &mut Vec<Over>) -> Result<(), LinkError> {
+    fn take(&mut self, completion: &Completion, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {
         let parts = self.qp.reclaim(completion);
-        let is_receive = completion.wr_id >= RECEIVES;
+        let what = match completion.wr_id {
+            BINDS.. => "a bind",
+            RECEIVES.. => "a receive",
+            _ => "a send",
+        };
         if !completion.is_success() {
-            let what = if is_receive { "a receive has failed" } else { "a send has failed" };
             return Err(LinkError::Completion { what, status: completion.status });
         }
-        let done = if is_receive {
-            self.receive(completion, parts)?
-        } else {
+        let done = match completion.wr_id {
+            BINDS.. => None,
+            RECEIVES.. => self.receive(completion, parts)?,
             // It was made of an identifier.
-            self.queue.sent(completion.wr_id as u16)?
+            cid => self.queue.sent(cid as u16)?,
         };
-        if let Some(Done { slot, mut tag, response }) = done {
-            if response.status.is_success() {
-                if let Transfer::In(buffer) = &mut tag.command_mut().transfer {
-                    self.region.read(slot * self.shape.transfer, buffer).map_err(device("the memory for data"))?;
-                }
-            }
-            over.push(Over { tag, response });
-        }
+        over.extend(done.map(|Done { tag, response, .. }| Over { tag, response }));
         Ok(())
     }
 
@@ -232,13 +262,73 @@ impl<D: DataPath> Link<D> {
         &mut self,
         completion: &Completion,
         parts: Option<Parts<D::Piece>>,
-    ) -> Result<Option<Done<Tag>>, LinkError> {
+    ) -> Result<Option<Done<TagOf<D>>>, LinkError> {
         let Some(parts) = parts else { return Err(device("a receive without its block")(Errno::EIO)) };
         let len = completion.byte_len as usize;
         let bytes = parts.first().and_then(|part| part.get(..len)).unwrap_or_default();
         let response = Cqe::decode(bytes)?;
         let posted = self.qp.post_recv_blocks(completion.wr_id, parts);
         posted.map_err(|unposted| device("a receive")(unposted.into()))?;
+        // While an error leaves the command outstanding.
+        self.take_data(response)?;
         Ok(self.queue.answered(response)?)
+    }
+
+    /// Takes back what was lent for a command, or copies what it has read. The target has no access afterwards.
+    fn take_data(&mut self, response: Cqe) -> Result<(), LinkError> {
+        let slot = Queue::<()>::slot(response.cid);
+        let Some(transfer) = self.queue.tag_mut(response.cid).map(|tag| &mut tag.command_mut().transfer) else {
+            return Ok(());
+        };
+        let reads = matches!(transfer, Transfer::In(_)) && response.status.is_success();
+        let Some(buffer) = transfer.buffer_mut() else { return Ok(()) };
+        match self.windows.get_mut(slot).filter(|_| buffer.is_lent()) {
+            None if reads => {
+                let read = self.region.read(slot * self.shape.transfer, buffer);
+                read.map_err(device("the memory for data"))
+            }
+            None => Ok(()),
+            // It was polled that the target has invalidated the key, which is not invalidated here again.
+            Some(window) => match window.reclaim() {
+                Some(part) => {
+                    buffer.take_back(part);
+                    Ok(())
+                }
+                None if reads => Err(LinkError::NotInvalidated),
+                None => {
+                    // A command that has failed early keeps its key. Its window ends, and the block returns to its pool.
+                    *window = self.pd.alloc_mw().map_err(|error| device("a window")(error.errno()))?;
+                    Ok(())
+                }
+            },
+        }
+    }
+}
+
+/// Binds a window to a block of the buffer, for one command. Returns `None` if it has none for this device.
+fn lend<Q: QueuePair>(
+    qp: &mut Q,
+    cid: u16,
+    window: &mut Q::Mw,
+    buffer: &mut Buffer<Q::Piece>,
+    writes: bool,
+) -> Result<Option<Sgl>, LinkError>
+where
+    Q::Mw: MemoryWindow<Piece = Q::Piece>,
+{
+    let (part, access): (Part<Q::Piece>, _) = match buffer.lend(writes) {
+        Some(Loan::ToRead(part)) => (part, Access::REMOTE_READ),
+        Some(Loan::ToWrite(part)) => (part, Access::REMOTE_WRITE),
+        None => return Ok(None),
+    };
+    let (addr, len) = (part.block().remote(part.range().start).addr, part.range().len() as u32);
+    match qp.post_bind_block(BINDS + u64::from(cid), window, part, access) {
+        Ok(()) => Ok(Some(Sgl::Keyed { addr, len, key: window.rkey(), invalidates: true })),
+        // It is of a device that is gone, or of another initiator.
+        Err(Unposted { blocks: Some(parts), .. }) => {
+            parts.into_iter().for_each(|part| buffer.take_back(part));
+            Ok(None)
+        }
+        Err(unposted) => Err(device("a bind")(unposted.into())),
     }
 }

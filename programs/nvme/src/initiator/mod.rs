@@ -15,7 +15,7 @@
 //! fn first_block<D: DataPath + 'static>(device: D, options: Options) -> std::io::Result<Vec<u8>> {
 //!     let (mut poll, mut events) = (mio::Poll::new()?, mio::Events::with_capacity(64));
 //!     let mut initiator = Initiator::new(device, poll.registry(), 0, options)?;
-//!     // It waits until the controller is live.
+//!     // It waits until the controller is live. `Initiator::buffer` returns memory whose data is not copied.
 //!     let submitted = initiator.submit(On::Io, wire::read(1, 0, 1, vec![0; 512]));
 //!     let ticket = submitted.map_err(|_| std::io::ErrorKind::OutOfMemory)?;
 //!     loop {
@@ -33,16 +33,19 @@
 //!             }
 //!         }
 //!         if let Some(ended) = initiator.next_ended().filter(|ended| ended.ticket == ticket) {
-//!             return ended.result.map(|answer| answer.data).map_err(std::io::Error::other);
+//!             let data = ended.into_data().map_err(std::io::Error::other)?;
+//!             return Ok(data.map(|data| data.to_vec()).unwrap_or_default());
 //!         }
 //!     }
 //! }
 //! ```
 
 mod away;
+mod buffer;
 mod lane;
 mod link;
 mod loss;
+mod memory;
 mod reactor;
 mod recover;
 mod request;
@@ -54,20 +57,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_mio::proto::datapath::DataPath;
+use cmid_mio::proto::memory::MemoryError;
 use cmid_mio::proto::redial::{GivenUp, Redial, RedialLimits};
 use cmid_mio::proto::{Acks, ChannelKey, Limits, Time};
 use cmid_mio::{Config, Mio};
 use mio::Registry;
 
+pub use buffer::Buffer;
 pub use link::LinkError;
 pub use loss::Loss;
-pub use request::{Answer, Ended, Failure, On, Ticket};
+pub use request::{Ended, Failure, On, Ticket};
 
 use crate::controller::{Controller, Settings};
 use crate::wire::{AsyncEvent, Command};
 use lane::Lane;
+use memory::Memory;
 use reactor::Reactor;
 use request::Request;
+
+/// The memory of data on a device.
+pub type BufferOf<D> = Buffer<<D as DataPath>::Piece>;
 
 /// The most requests that wait for a queue, or whose end was not taken; of the administrator as many again.
 pub const WAITING_MAX: usize = 4096;
@@ -93,6 +102,8 @@ pub struct Options {
     pub settings: Settings,
     /// The most bytes of a command, a multiple of the page. Each slot of each I/O queue has so much memory.
     pub transfer: usize,
+    /// How many buffers of registered memory there are ([`Initiator::buffer`]), each of the most bytes of a command.
+    pub buffers: usize,
     /// The time limit of a command, also of one of the administrator.
     pub timeout: Duration,
     /// The time between two attempts (`reconnect_delay`).
@@ -113,6 +124,8 @@ pub enum Happened {
     Lost(Loss),
     /// It reports an event.
     Event(AsyncEvent),
+    /// The memory of [`Options::buffers`] was not registered. Data is copied.
+    NoBlocks(MemoryError),
     /// No other attempt follows. All requests have ended.
     GivenUp {
         /// The last loss.
@@ -130,6 +143,9 @@ pub struct Initiator<D: DataPath> {
     channel: ChannelKey,
     redial: Redial,
     controller: Option<Controller>,
+    memory: Option<Memory<D>>,
+    /// Whether registered memory is lent to the target. Not after it has kept a key.
+    lends: bool,
     lanes: Vec<Lane<D>>,
     reactors: Vec<Reactor<D>>,
     /// The lane of the next I/O command.
@@ -140,9 +156,9 @@ pub struct Initiator<D: DataPath> {
     alive: Time,
     /// When the deadlines of commands are looked at.
     look: Time,
-    waiting_admin: VecDeque<Request>,
-    waiting: VecDeque<Request>,
-    ended: VecDeque<Ended>,
+    waiting_admin: VecDeque<Request<BufferOf<D>>>,
+    waiting: VecDeque<Request<BufferOf<D>>>,
+    ended: VecDeque<Ended<BufferOf<D>>>,
     happened: VecDeque<Happened>,
     tickets: u64,
     has_been_live: bool,
@@ -197,6 +213,8 @@ impl<D: DataPath + 'static> Initiator<D> {
             driver,
             channel,
             controller: None,
+            memory: None,
+            lends: true,
             next_lane: 0,
             wake: None,
             alive: Time::NEVER,
@@ -213,11 +231,26 @@ impl<D: DataPath + 'static> Initiator<D> {
 }
 
 impl<D: DataPath> Initiator<D> {
-    /// Submits a command. Its end follows ([`Initiator::next_ended`]). It waits while there is no controller.
+    /// Returns memory for the data of a command of so many bytes. It is registered if one of [`Options::buffers`] is left and is
+    /// as long, which none is before the controller is live for the first time. Its bytes are any.
+    #[must_use]
+    pub fn buffer(&self, len: usize) -> BufferOf<D> {
+        let pool = self.memory.as_ref().and_then(|memory| memory.pool.as_ref());
+        let block = pool.filter(|pool| len <= pool.block_len()).and_then(|pool| pool.take());
+        block.map_or_else(|| vec![0; len].into(), |block| Buffer::of(block, len))
+    }
+
+    /// Submits a command, with its data in a `Vec<u8>` or in memory of [`Initiator::buffer`]. Its end follows
+    /// ([`Initiator::next_ended`]). It waits while there is no controller.
     ///
     /// # Errors
     /// Returns the command if there are [`WAITING_MAX`] others.
-    pub fn submit(&mut self, on: On, command: Command) -> Result<Ticket, Command> {
+    pub fn submit<B: Into<BufferOf<D>>>(
+        &mut self,
+        on: On,
+        command: Command<B>,
+    ) -> Result<Ticket, Command<BufferOf<D>>> {
+        let command = command.map(Into::into);
         let waiting = match on {
             On::Admin => &mut self.waiting_admin,
             On::Io => &mut self.waiting,
@@ -245,7 +278,7 @@ impl<D: DataPath> Initiator<D> {
     }
 
     /// Takes the end of a request.
-    pub fn next_ended(&mut self) -> Option<Ended> {
+    pub fn next_ended(&mut self) -> Option<Ended<BufferOf<D>>> {
         self.ended.pop_front()
     }
 

@@ -16,9 +16,10 @@ use cmid_mio::proto::{Acks, ChannelKey, Limits, Next, Time};
 use cmid_mio::{Config, Mio, Waker};
 use mio::{Events, Poll, Token};
 
+use super::buffer::Buffer;
 use super::lane::Lane;
 use super::link::{Link, Over};
-use super::request::Tag;
+use super::request::{Tag, TagOf};
 use super::turn::LOOK;
 use super::{CHANNELS, Loss};
 
@@ -28,27 +29,27 @@ const POLL: Duration = Duration::from_secs(1);
 /// What a reactor is to do, in this order.
 pub(super) enum Command<D: DataPath> {
     /// Serve a queue, on which nothing is outstanding.
-    Serve { qid: u16, id: ReleasedId<D::Handle>, link: Link<D> },
+    Serve { qid: u16, id: ReleasedId<D::Handle>, link: Box<Link<D>> },
     /// Send a command on a queue, by this deadline.
-    Send { qid: u16, tag: Tag, deadline: Time },
+    Send { qid: u16, tag: TagOf<D>, deadline: Time },
     /// End all queues, and answer with [`News::Ended`].
     End,
 }
 
 /// What a reactor tells the initiator. There is at most one for each command that is outstanding, one loss, and one end.
-pub(super) enum News {
+pub(super) enum News<P> {
     /// A command of a queue is over.
-    Over(u16, Over),
+    Over(u16, Over<P>),
     /// A queue is lost. Until [`Command::End`], the reactor only keeps what it is sent.
     Lost(Loss),
     /// All queues have ended. These commands were outstanding.
-    Ended(Vec<Tag>),
+    Ended(Vec<Tag<Buffer<P>>>),
 }
 
 /// The initiator's side of a reactor.
 pub(super) struct Reactor<D: DataPath> {
     commands: Sender<Command<D>>,
-    pub(super) news: Receiver<News>,
+    pub(super) news: Receiver<News<D::Piece>>,
     waker: Waker,
     /// Whether it got commands since it was last woken.
     has_commands: bool,
@@ -116,7 +117,7 @@ struct Serving<D: DataPath> {
     look: Time,
     is_lost: bool,
     commands: Receiver<Command<D>>,
-    news: Sender<News>,
+    news: Sender<News<D::Piece>>,
     initiator: Waker,
     has_news: bool,
 }
@@ -152,7 +153,7 @@ impl<D: DataPath> Serving<D> {
         self.end();
     }
 
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, news: News<D::Piece>) {
         self.has_news = true;
         // The initiator has gone; the next look at its commands notices.
         let _ = self.news.send(news);
@@ -168,7 +169,7 @@ impl<D: DataPath> Serving<D> {
     fn take_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Serve { qid, id, link }) => self.serve(qid, id, link),
+                Ok(Command::Serve { qid, id, link }) => self.serve(qid, id, *link),
                 Ok(Command::Send { qid, tag, deadline }) => {
                     // There is one: it was served before.
                     if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.qid == qid) {
@@ -203,7 +204,7 @@ impl<D: DataPath> Serving<D> {
     }
 
     /// Ends all queues, and returns what was outstanding or waited.
-    fn end(&mut self) -> Vec<Tag> {
+    fn end(&mut self) -> Vec<TagOf<D>> {
         let (drive, registry) = (self.driver.drive(), self.poll.registry());
         let tags = self.lanes.drain(..).flat_map(|mut lane| lane.end(drive, registry)).collect();
         (self.look, self.is_lost) = (Time::NEVER, false);

@@ -8,12 +8,13 @@ use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::redial::{GivenUp, Todo};
 
 use super::request::{On, Request, Tag};
-use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
+use super::{BufferOf, Ended, Failure, Happened, Initiator, LinkError, Loss, RETRIES};
 
 impl<D: DataPath> Initiator<D> {
     /// The controller is lost, or was not brought up.
     pub(super) fn lose(&mut self, loss: Loss) {
         let Some(controller) = &self.controller else { return };
+        self.lends &= !matches!(loss, Loss::Link { error: LinkError::NotInvalidated, .. });
         let was_live = controller.is_live();
         self.end_lanes();
         let now = self.driver.drive().within(Duration::ZERO);
@@ -55,7 +56,9 @@ impl<D: DataPath> Initiator<D> {
         }
         // The next controller has the others of its own.
         let of = |tag| if let Tag::Request(request) = tag { Some(request) } else { None };
-        let mut requests: Vec<Request> = tags.into_iter().filter_map(of).collect();
+        let mut requests: Vec<Request<_>> = tags.into_iter().filter_map(of).collect();
+        // All blocks that were lent are back in the pool, or with their requests: nobody has taken one meanwhile.
+        requests.iter_mut().for_each(|request| self.restore(request));
         requests.sort_by_key(|request| std::cmp::Reverse(request.ticket));
         for mut request in requests {
             request.failures += 1;
@@ -76,7 +79,15 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
-    pub(super) fn waiting_of(&mut self, on: On) -> &mut VecDeque<Request> {
+    /// Makes the memory of a request whole, whose command is not on a queue any more.
+    pub(super) fn restore(&self, request: &mut Request<BufferOf<D>>) {
+        let pool = self.memory.as_ref().and_then(|memory| memory.pool.as_ref());
+        if let Some(buffer) = request.command.transfer.buffer_mut() {
+            buffer.restore(pool);
+        }
+    }
+
+    pub(super) fn waiting_of(&mut self, on: On) -> &mut VecDeque<Request<BufferOf<D>>> {
         match on {
             On::Admin => &mut self.waiting_admin,
             On::Io => &mut self.waiting,

@@ -1,6 +1,7 @@
 //! Requests of the application, and what the initiator sends for itself.
 
-use crate::wire::{Command, Status};
+use super::BufferOf;
+use crate::wire::{Command, Status, Transfer};
 
 /// The number of a request, by which its end is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,54 +16,41 @@ pub enum On {
     Io,
 }
 
-/// A request of the application.
+/// A request of the application, with its data in memory of the type `B`.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct Request<B> {
     pub(super) ticket: Ticket,
     pub(super) on: On,
-    pub(super) command: Command,
+    pub(super) command: Command<B>,
     /// How often it was sent in vain.
     pub(super) failures: u8,
 }
 
 /// What a command on a queue is for.
 #[derive(Debug)]
-pub(super) enum Tag {
+pub(super) enum Tag<B> {
     /// A step of bringing the controller up.
-    Step(Command),
+    Step(Command<B>),
     /// A sign of life.
-    KeepAlive(Command),
+    KeepAlive(Command<B>),
     /// An asynchronous event request.
-    Event(Command),
+    Event(Command<B>),
     /// The log page of an event.
-    EventLog(Command),
+    EventLog(Command<B>),
     /// A request of the application.
-    Request(Request),
+    Request(Request<B>),
 }
 
-impl Tag {
-    pub(super) fn command(&self) -> &Command {
-        match self {
-            Tag::Step(command) | Tag::KeepAlive(command) | Tag::Event(command) | Tag::EventLog(command) => command,
-            Tag::Request(request) => &request.command,
-        }
-    }
+/// A command on a queue of a device.
+pub(super) type TagOf<D> = Tag<BufferOf<D>>;
 
-    pub(super) fn command_mut(&mut self) -> &mut Command {
+impl<B> Tag<B> {
+    pub(super) fn command_mut(&mut self) -> &mut Command<B> {
         match self {
             Tag::Step(command) | Tag::KeepAlive(command) | Tag::Event(command) | Tag::EventLog(command) => command,
             Tag::Request(request) => &mut request.command,
         }
     }
-}
-
-/// What the controller has answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The dwords 0 and 1 of the completion.
-    pub result: u64,
-    /// The buffer of the command ([`Transfer::In`](crate::wire::Transfer::In)), with what the controller has sent.
-    pub data: Vec<u8>,
 }
 
 /// Why a request has failed.
@@ -82,11 +70,26 @@ pub enum Failure {
 
 /// A request that is over. Each request ends once.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct Ended<B> {
     /// The request.
     pub ticket: Ticket,
-    /// Its command, with the data that was to be written.
-    pub command: Command,
-    /// How it has ended.
-    pub result: Result<Answer, Failure>,
+    /// Its command, with its memory: the data that was to be written, or that the controller has sent
+    /// ([`Transfer::In`](crate::wire::Transfer::In)). After a failure the bytes of the latter are any.
+    pub command: Command<B>,
+    /// How it has ended: the dwords 0 and 1 of the completion.
+    pub result: Result<u64, Failure>,
+}
+
+impl<B> Ended<B> {
+    /// Returns the memory of the command, if it has some, or why it has failed.
+    ///
+    /// # Errors
+    /// [`Failure`]. The memory is dropped then.
+    pub fn into_data(self) -> Result<Option<B>, Failure> {
+        self.result?;
+        Ok(match self.command.transfer {
+            Transfer::Nothing => None,
+            Transfer::Out(buffer) | Transfer::In(buffer) => Some(buffer),
+        })
+    }
 }

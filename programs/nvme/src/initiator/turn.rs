@@ -8,14 +8,15 @@ use cmid_mio::proto::redial::Todo as RedialTodo;
 use cmid_mio::proto::{Event, Next, PrivateData, Time};
 use mio::Token;
 
+use super::buffer::Buffer;
 use super::lane::Lane;
 use super::link::{Link, Over, Shape};
 use super::reactor::Reactor;
-use super::request::{Answer, Request, Tag};
-use super::{Ended, Failure, Happened, Initiator, Loss, RETRIES};
+use super::request::{Request, Tag, TagOf};
+use super::{BufferOf, Ended, Failure, Happened, Initiator, Loss, RETRIES};
 use crate::controller::{ADMIN_SIZE, Controller, Todo};
 use crate::wire::{
-    AsyncEvent, CmReply, CmRequest, ConnectData, LogPage, Transfer, async_event, get_log_page, keep_alive,
+    AsyncEvent, CmReply, CmRequest, Command, ConnectData, LogPage, Transfer, async_event, get_log_page, keep_alive,
 };
 
 /// How often deadlines of commands are looked at.
@@ -101,7 +102,7 @@ impl<D: DataPath> Initiator<D> {
         }
         if now >= self.alive {
             self.alive = now.after(self.options.settings.keep_alive / 2);
-            self.send(0, Tag::KeepAlive(keep_alive()));
+            self.send(0, Tag::KeepAlive(own(keep_alive())));
         }
         if now >= self.look {
             self.look = now.after(LOOK);
@@ -132,7 +133,7 @@ impl<D: DataPath> Initiator<D> {
     pub(super) fn step(&mut self, todo: Result<Todo, Loss>) {
         match todo {
             Ok(Todo::Dial(request)) => self.dial(request),
-            Ok(Todo::Send { qid, command }) => self.send(qid.into(), Tag::Step(command)),
+            Ok(Todo::Send { qid, command }) => self.send(qid.into(), Tag::Step(own(command))),
             Ok(Todo::Wait(until)) => self.wake = Some(until),
             Ok(Todo::Live) => self.live(),
             Err(loss) => self.lose(loss),
@@ -147,9 +148,19 @@ impl<D: DataPath> Initiator<D> {
         let keep_alive = self.options.settings.keep_alive;
         self.alive = if keep_alive.is_zero() { Time::NEVER } else { now.after(keep_alive / 2) };
         self.tell(Happened::Live);
+        self.make_blocks();
         match self.hand_over() {
-            Ok(()) => self.send(0, Tag::Event(async_event())),
+            Ok(()) => self.send(0, Tag::Event(own(async_event()))),
             Err(loss) => self.lose(loss),
+        }
+    }
+
+    /// Makes the blocks of [`Initiator::buffer`]. Without memory for them, the data is copied.
+    fn make_blocks(&mut self) {
+        let (count, len) = (self.options.buffers, self.transfer_max());
+        let lends = self.lanes.iter().any(|lane| lane.link.as_ref().is_some_and(|(_, link)| link.lends()));
+        if let Some(Err(error)) = self.memory.as_mut().map(|memory| memory.make_blocks(count, len, lends)) {
+            self.tell(Happened::NoBlocks(error));
         }
     }
 
@@ -176,8 +187,9 @@ impl<D: DataPath> Initiator<D> {
                 size: request.size,
                 transfer: controller.transfer_max(self.options.transfer).max(ConnectData::LEN),
                 in_capsule: identity.data_in_capsule().min(CAPSULE_MAX),
+                lends: self.lends && self.options.buffers > 0,
             },
-            _ => Shape { size: ADMIN_SIZE, transfer: ADMIN_TRANSFER, in_capsule: 0 },
+            _ => Shape { size: ADMIN_SIZE, transfer: ADMIN_TRANSFER, in_capsule: 0, lends: false },
         }
     }
 
@@ -192,9 +204,10 @@ impl<D: DataPath> Initiator<D> {
             return;
         };
         let shape = self.shape(request);
-        let drive = self.driver.drive();
-        let handled = dial
-            .handle(drive, event, |drive, id| drive.attach_qp(id, |device, to| Link::<D>::attach(device, to, shape)));
+        let (drive, memory) = (self.driver.drive(), &mut self.memory);
+        let handled = dial.handle(drive, event, |drive, id| {
+            drive.attach_qp(id, |device, to| Link::<D>::attach(device, to, shape, memory))
+        });
         let Some(lane) = self.lanes.get_mut(at) else { return };
         let connected = match handled {
             Ok(None) => {
@@ -235,13 +248,13 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
-    pub(super) fn take_over(&mut self, over: Over) {
+    pub(super) fn take_over(&mut self, over: Over<D::Piece>) {
         let Over { tag, response } = over;
         match tag {
             Tag::Step(command) => {
                 let now = self.driver.drive().within(Duration::ZERO);
                 if let Some(controller) = &mut self.controller {
-                    let data = if let Transfer::In(data) = &command.transfer { data.as_slice() } else { &[] };
+                    let data: &[u8] = if let Transfer::In(data) = &command.transfer { data } else { &[] };
                     let todo = controller.answered(response, data, now);
                     self.step(todo.map_err(Loss::from));
                 }
@@ -253,18 +266,15 @@ impl<D: DataPath> Initiator<D> {
                 self.tell(Happened::Event(event));
                 // Reading the page ends the event.
                 let len = ADMIN_TRANSFER as u32;
-                self.send(0, Tag::EventLog(get_log_page(LogPage(event.log_page), 0, len)));
+                self.send(0, Tag::EventLog(own(get_log_page(LogPage(event.log_page), 0, len))));
             }
             // The controller takes none, or it is being shut down.
             Tag::Event(_) => {}
-            Tag::EventLog(_) => self.send(0, Tag::Event(async_event())),
+            Tag::EventLog(_) => self.send(0, Tag::Event(own(async_event()))),
             Tag::Request(mut request) => {
+                self.restore(&mut request);
                 if response.status.is_success() {
-                    let data = match &mut request.command.transfer {
-                        Transfer::In(buffer) => std::mem::take(buffer),
-                        Transfer::Out(_) | Transfer::Nothing => Vec::new(),
-                    };
-                    let result = Ok(Answer { result: response.result, data });
+                    let result = Ok(response.result);
                     self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });
                 } else if response.status.is_final() || request.failures >= RETRIES {
                     let result = Err(Failure::Status(response.status));
@@ -278,7 +288,7 @@ impl<D: DataPath> Initiator<D> {
     }
 
     /// Sends a command that the initiator needs. There is room for it: the admin queue keeps some.
-    fn send(&mut self, at: usize, tag: Tag) {
+    fn send(&mut self, at: usize, tag: TagOf<D>) {
         let deadline = match tag {
             Tag::Event(_) => Time::NEVER,
             Tag::KeepAlive(_) => self.driver.drive().within(self.options.settings.keep_alive),
@@ -325,11 +335,16 @@ impl<D: DataPath> Initiator<D> {
     }
 
     /// Sends a request. Returns false if the connection is lost.
-    fn try_send(&mut self, at: usize, request: Request, deadline: Time) -> bool {
+    fn try_send(&mut self, at: usize, request: Request<BufferOf<D>>, deadline: Time) -> bool {
         let sent = match self.lanes.get_mut(at) {
             Some(lane) if lane.away.is_none() => lane.send(Tag::Request(request), deadline),
             _ => self.give(at as u16, request, deadline),
         };
         sent.map_err(|loss| self.lose(loss)).is_ok()
     }
+}
+
+/// A command of the initiator's own, whose data is copied.
+fn own<P>(command: Command) -> Command<Buffer<P>> {
+    command.map(Buffer::from)
 }

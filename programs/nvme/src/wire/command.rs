@@ -3,41 +3,57 @@
 use super::Sqe;
 use super::bytes::{array, put, text_at, u16_at};
 
-/// The data of a command. The driver chooses between a keyed block and the capsule.
+/// The data of a command, in memory of the type `B`. The driver chooses between a keyed block and the capsule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transfer {
+pub enum Transfer<B = Vec<u8>> {
     /// There is none.
     Nothing,
     /// These bytes go to the controller.
-    Out(Vec<u8>),
+    Out(B),
     /// Bytes from the controller replace these. A buffer that is used again costs no page faults.
-    In(Vec<u8>),
+    In(B),
 }
 
-impl Transfer {
-    /// Returns the number of bytes.
+impl<B> Transfer<B> {
+    /// Returns the memory of the data, if there is some.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn buffer(&self) -> Option<&B> {
         match self {
-            Transfer::Nothing => 0,
-            Transfer::Out(bytes) | Transfer::In(bytes) => bytes.len(),
+            Transfer::Nothing => None,
+            Transfer::Out(buffer) | Transfer::In(buffer) => Some(buffer),
         }
     }
 
-    /// Whether there are no bytes.
+    /// Returns the memory of the data, to change it.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    pub fn buffer_mut(&mut self) -> Option<&mut B> {
+        match self {
+            Transfer::Nothing => None,
+            Transfer::Out(buffer) | Transfer::In(buffer) => Some(buffer),
+        }
     }
 }
 
 /// A command without an identifier and a data pointer, which belong to the queue that it is sent on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct Command<B = Vec<u8>> {
     /// The entry.
     pub entry: Sqe,
     /// The data.
-    pub transfer: Transfer,
+    pub transfer: Transfer<B>,
+}
+
+impl<B> Command<B> {
+    /// Returns the same command with its data in other memory.
+    #[must_use]
+    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Command<C> {
+        let transfer = match self.transfer {
+            Transfer::Nothing => Transfer::Nothing,
+            Transfer::Out(buffer) => Transfer::Out(change(buffer)),
+            Transfer::In(buffer) => Transfer::In(change(buffer)),
+        };
+        Command { entry: self.entry, transfer }
+    }
 }
 
 /// The opcode of all commands of fabrics.
@@ -46,7 +62,7 @@ pub(crate) const FABRICS: u8 = 0x7f;
 /// The bytes of what Identify returns.
 const IDENTIFY_LEN: usize = 4096;
 
-fn command(opcode: u8, nsid: u32, cdw: [u32; 6], transfer: Transfer) -> Command {
+fn command<B>(opcode: u8, nsid: u32, cdw: [u32; 6], transfer: Transfer<B>) -> Command<B> {
     Command { entry: Sqe::new(opcode, nsid, cdw), transfer }
 }
 
@@ -208,20 +224,20 @@ pub fn keep_alive() -> Command {
     command(0x18, 0, [0; 6], Transfer::Nothing)
 }
 
-fn blocks(opcode: u8, nsid: u32, lba: u64, blocks: u16, transfer: Transfer) -> Command {
+fn blocks<B>(opcode: u8, nsid: u32, lba: u64, blocks: u16, transfer: Transfer<B>) -> Command<B> {
     let cdw = [lba as u32, (lba >> 32) as u32, blocks.saturating_sub(1).into(), 0, 0, 0];
     command(opcode, nsid, cdw, transfer)
 }
 
 /// Read: `count` blocks from `lba` on, at least 1. `buffer` is as long as they are.
 #[must_use]
-pub fn read(nsid: u32, lba: u64, count: u16, buffer: Vec<u8>) -> Command {
+pub fn read<B>(nsid: u32, lba: u64, count: u16, buffer: B) -> Command<B> {
     blocks(0x02, nsid, lba, count, Transfer::In(buffer))
 }
 
 /// Write: `count` blocks from `lba` on, at least 1. `data` are as many.
 #[must_use]
-pub fn write(nsid: u32, lba: u64, count: u16, data: Vec<u8>) -> Command {
+pub fn write<B>(nsid: u32, lba: u64, count: u16, data: B) -> Command<B> {
     blocks(0x01, nsid, lba, count, Transfer::Out(data))
 }
 
@@ -267,7 +283,10 @@ mod tests {
         let entry = read(3, 0x1_0000_0002, 8, vec![0; 4096]).entry;
         assert_eq!((entry.opcode, entry.nsid, entry.cdw), (2, 3, [2, 1, 7, 0, 0, 0]));
         let log = get_log_page(LogPage::DISCOVERY, 0, 0x8_0000);
-        assert_eq!((log.entry.cdw[0], log.entry.cdw[1], log.transfer.len()), (0xffff_0070, 1, 0x8_0000));
+        assert_eq!(
+            (log.entry.cdw[0], log.entry.cdw[1], log.transfer.buffer().map(Vec::len)),
+            (0xffff_0070, 1, Some(0x8_0000))
+        );
         assert_eq!(property_get(Property::Cap).entry.cdw[..2], [1, 0]);
         assert_eq!(property_set(Property::Cc, 5).entry.cdw[..3], [0, 0x14, 5]);
     }

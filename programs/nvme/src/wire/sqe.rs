@@ -6,8 +6,10 @@ use super::bytes::{array, put, u8_at, u16_at, u32_at, u64_at};
 /// Bits 7:6 of the flags: the data pointer is an SGL (`PSDT`, `NVME_CMD_SGL_METABUF` of the kernel).
 const SGL_FLAG: u8 = 0x40;
 
-/// The SGL descriptor types of the RDMA transport: a keyed data block by address, and an offset in the capsule.
+/// The SGL descriptor types of the RDMA transport: a keyed data block by address, the same with a key that the controller
+/// invalidates (`NVME_SGL_FMT_INVALIDATE` of the kernel), and an offset in the capsule.
 const KEYED: u8 = 0x40;
+const KEYED_INVALIDATE: u8 = 0x4f;
 const OFFSET: u8 = 0x01;
 
 /// The data of a command (SGL descriptor 1).
@@ -23,6 +25,8 @@ pub enum Sgl {
         len: u32,
         /// Its remote key.
         key: u32,
+        /// Whether the controller is to invalidate the key with its response, after which it has no access.
+        invalidates: bool,
     },
     /// Data in the capsule, right behind the entry.
     InCapsule {
@@ -36,7 +40,9 @@ impl Sgl {
         let mut bytes = [0; 16];
         let (addr, len, key, kind) = match self {
             Sgl::Nothing => (0, 0, 0, KEYED),
-            Sgl::Keyed { addr, len, key } => (addr, len, key, KEYED),
+            Sgl::Keyed { addr, len, key, invalidates } => {
+                (addr, len, key, if invalidates { KEYED_INVALIDATE } else { KEYED })
+            }
             Sgl::InCapsule { len } => {
                 put(&mut bytes, 8, &len.to_le_bytes());
                 put(&mut bytes, 15, &[OFFSET]);
@@ -55,11 +61,11 @@ impl Sgl {
         match u8_at(bytes, 15) {
             OFFSET if addr == 0 => Ok(Sgl::InCapsule { len: u32_at(bytes, 8) }),
             OFFSET => Err(WireError::Field { what: "an SGL", field: "its offset", value: addr }),
-            KEYED => {
+            kind @ (KEYED | KEYED_INVALIDATE) => {
                 let [a, b, c] = array(bytes, 8);
                 let len = u32::from_le_bytes([a, b, c, 0]);
-                let key = u32_at(bytes, 11);
-                Ok(if len == 0 { Sgl::Nothing } else { Sgl::Keyed { addr, len, key } })
+                let (key, invalidates) = (u32_at(bytes, 11), kind == KEYED_INVALIDATE);
+                Ok(if len == 0 { Sgl::Nothing } else { Sgl::Keyed { addr, len, key, invalidates } })
             }
             other => Err(WireError::Field { what: "an SGL", field: "its type", value: other.into() }),
         }
@@ -134,7 +140,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {
-        for sgl in [Sgl::Nothing, Sgl::Keyed { addr: u64::MAX, len: 0xff_ffff, key: 7 }, Sgl::InCapsule { len: 4096 }] {
+        let keyed = |invalidates| Sgl::Keyed { addr: u64::MAX, len: 0xff_ffff, key: 7, invalidates };
+        for sgl in [Sgl::Nothing, keyed(false), keyed(true), Sgl::InCapsule { len: 4096 }] {
             let entry = Sqe { cid: 0x1234, sgl, ..Sqe::new(2, 1, [1, 2, 3, 4, 5, u32::MAX]) };
             assert_eq!(Sqe::decode(&entry.encode()), Ok(entry));
         }
@@ -143,7 +150,9 @@ mod tests {
     /// As the kernel's `nvme_rdma_map_sg_single` and `nvme_rdma_map_sg_inline` write them.
     #[test]
     fn the_bytes_are_those_of_the_specification() {
-        let keyed = Sqe { sgl: Sgl::Keyed { addr: 0x1122, len: 0x3344, key: 0x5566_7788 }, ..Sqe::new(2, 1, [0; 6]) };
+        let sgl = |invalidates| Sgl::Keyed { addr: 0x1122, len: 0x3344, key: 0x5566_7788, invalidates };
+        let keyed = Sqe { sgl: sgl(false), ..Sqe::new(2, 1, [0; 6]) };
+        assert_eq!(Sqe { sgl: sgl(true), ..keyed }.encode()[39], 0x4f);
         let bytes = keyed.encode();
         assert_eq!(bytes[..8], [2, 0x40, 0, 0, 1, 0, 0, 0]);
         assert_eq!(bytes[24..40], [0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0x88, 0x77, 0x66, 0x55, 0x40]);

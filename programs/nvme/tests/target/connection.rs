@@ -1,6 +1,6 @@
 //! A queue of the target.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use cmid_mio::proto::Errno;
 use cmid_mio::proto::datapath::{
@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     moving: Vec<Option<Moving>>,
     /// Answers that are held back for so many turns.
     held: VecDeque<(u32, Cqe)>,
+    /// The keys that are invalidated with the answers, by the commands.
+    keys: BTreeMap<u16, u32>,
     /// A request for an asynchronous event.
     event: Option<u16>,
 }
@@ -68,6 +70,7 @@ impl Connection {
             cntlid: 0,
             moving,
             held: VecDeque::new(),
+            keys: BTreeMap::new(),
             event: None,
         })
     }
@@ -122,8 +125,12 @@ impl Connection {
         let capsule = parts[0][..completion.byte_len as usize].to_vec();
         self.qp.post_recv_blocks(completion.wr_id, parts)?;
         let entry = Sqe::decode(&capsule).expect("the initiator's command");
+        if let Sgl::Keyed { key, invalidates: true, .. } = entry.sgl {
+            self.keys.extend((!disk.keeps_keys).then_some((entry.cid, key)));
+            disk.invalidated += u32::from(!disk.keeps_keys);
+        }
         match entry.sgl {
-            Sgl::Keyed { addr, len, key } if is_write(&entry) => {
+            Sgl::Keyed { addr, len, key, .. } if is_write(&entry) => {
                 // The data is here only after the completion of the read.
                 let slot = self.moving.iter().position(Option::is_none).expect("a slot");
                 let range = slot * TRANSFER..slot * TRANSFER + len as usize;
@@ -203,6 +210,8 @@ impl Connection {
         }
         if disk.status != 0 {
             disk.refused += 1;
+            // As nvmet with a command that it refuses before it looks at the memory.
+            self.keys.remove(&entry.cid);
             return self.answer(entry.cid, Status(disk.status), 0);
         }
         assert_eq!(length(entry), count * BLOCK);
@@ -222,7 +231,7 @@ impl Connection {
 
     /// Writes data into the initiator's memory, and answers.
     fn answer_with(&mut self, entry: &Sqe, data: &[u8], disk: &Disk) -> Result<(), Errno> {
-        let Sgl::Keyed { addr, len, key } = entry.sgl else { panic!("no memory for {} bytes", data.len()) };
+        let Sgl::Keyed { addr, len, key, .. } = entry.sgl else { panic!("no memory for {} bytes", data.len()) };
         assert_eq!(len as usize, data.len());
         let slot = self.moving.iter().position(Option::is_none).expect("a slot");
         let offset = slot * TRANSFER;
@@ -258,7 +267,11 @@ impl Connection {
     fn send(&mut self, cqe: Cqe) -> Result<(), Errno> {
         let mut block = self.responses.take().ok_or(Errno::ENOMEM)?;
         block.copy_from_slice(&cqe.encode());
-        Ok(self.qp.post_send_blocks(SendWr::send(0, block))?)
+        let send = match self.keys.remove(&cqe.cid) {
+            Some(key) => SendWr::send_invalidate(0, block, key),
+            None => SendWr::send(0, block),
+        };
+        Ok(self.qp.post_send_blocks(send)?)
     }
 }
 

@@ -49,6 +49,10 @@ pub(crate) struct Disk {
     pub(crate) controllers: u16,
     /// The controllers that are enabled.
     pub(crate) enabled: Vec<u16>,
+    /// Whether it keeps the keys of commands that ask for their invalidation.
+    pub(crate) keeps_keys: bool,
+    /// How many keys it has invalidated.
+    pub(crate) invalidated: u32,
     /// The asynchronous event that the next request for one gets.
     pub(crate) event: u32,
 }
@@ -66,6 +70,8 @@ impl Disk {
             keep_alives: 0,
             controllers: 1,
             enabled: Vec::new(),
+            keeps_keys: false,
+            invalidated: 0,
             event: 0,
         }
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cmid_mio::sim::{Clock, Config, Fabric, Host, SimDevice};
 use cmid_nvme::controller::Settings;
-use cmid_nvme::initiator::{Ended, Happened, Initiator, On, Options};
+use cmid_nvme::initiator::{BufferOf, Ended, Happened, Initiator, On, Options};
 use cmid_nvme::wire::Command;
 use mio::{Events, Poll};
 
@@ -28,12 +28,16 @@ pub(crate) fn options(queues: u16) -> Options {
             keep_alive: Duration::from_millis(400),
         },
         transfer: 4096,
+        buffers: 0,
         timeout: Duration::from_secs(5),
         reconnect_delay: Duration::from_millis(20),
         ctrl_loss: None,
         reactors: 0,
     }
 }
+
+/// The memory of a command.
+pub(crate) type Data = BufferOf<SimDevice>;
 
 pub(crate) struct World {
     poll: Poll,
@@ -101,7 +105,7 @@ impl World {
     }
 
     /// Runs a command, and waits for its end.
-    pub(crate) fn run(&mut self, on: On, command: Command) -> Ended {
+    pub(crate) fn run<B: Into<Data>>(&mut self, on: On, command: Command<B>) -> Ended<Data> {
         let ticket = self.initiator.submit(on, command).expect("room");
         let ended = self.ended();
         assert_eq!(ended.ticket, ticket);
@@ -109,7 +113,7 @@ impl World {
     }
 
     /// Waits for the end of a request.
-    pub(crate) fn ended(&mut self) -> Ended {
+    pub(crate) fn ended(&mut self) -> Ended<Data> {
         let start = Instant::now();
         loop {
             if let Some(ended) = self.initiator.next_ended() {
