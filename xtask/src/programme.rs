@@ -7,7 +7,7 @@ use crate::backend::Backend::{self, Kernel as Own, Librdmacm};
 use crate::runner::Programme;
 use crate::step::Work::{self, Alone, Beside, Cargo, Vms};
 use crate::step::{On, Step, Vm};
-use crate::{checks, chroot, differential, host, mutants, power, sanitize, static_program, versus};
+use crate::{checks, chroot, differential, host, mutants, power, sanitize, static_program, tools, versus};
 
 /// The programme that CI runs.
 pub(crate) const DAILY: Programme = Programme { steps: STEPS, option: None };
@@ -95,7 +95,11 @@ const UCMATOSE: &str = "ours=@kernel-cmatose sh pairs+ucmatose";
 const PERFTEST: &str = "ours=@kernel-perftest sh pairs+perftest";
 const PEERS: &[&str] = &[RPING, CMTIME, UCMATOSE, PERFTEST];
 /// Beside the kernel's target and its initiator.
-const NVME: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme"];
+const NVME: &[&str] =
+    &["ours=@cmid-nvme modules=@python/nvmeof peer={root}/tests/kernel/scripts/nvme-peer.py sh nvmet+nvme"];
+const fn nvme(kernel: Kernel, transport: Transport) -> Work {
+    after(tools::python_nvmeof, Vm { transport, ..Vm::new(On::Kernel(kernel), Own, 300, NVME) })
+}
 const NVME_FAULTS: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme-faults"];
 const NVME_BENCH: &[&str] = &["ours=@cmid-nvme report=%nvme-reports/bench.txt sh nvmet+nvme-bench"];
 const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
@@ -166,7 +170,7 @@ const STEPS: &[Step] = &[
     step("market data and orders", 20, vm(ANY, Own, 120, &["@ticker demo --device verbs --ticks 500"])),
     step("errors of users of replog and ticker", 40, vm(ANY, Own, 300, &["replog=@replog ticker=@ticker sh user-errors"])),
     step("a replicated log under kills", 60, vm(ANY, Own, 300, &["@replog torture --election-timeout 1000"])),
-    step("NVMe: interoperation", 60, vm(V6_12, Own, 300, NVME)),
+    step("NVMe: interoperation", 80, nvme(Kernel::V6_12, Transport::Rxe)),
     step("a wildcard server on two devices", 20, vm(ANY, Own, 120, &["@wildcard --device verbs 10.99.0.2=rxe0 10.98.0.2=rxe2 10.99.0.1=rxe0 10.98.0.2=rxe2"])),
     step("a foreign data path", 20, vm(ANY, Own, 120, &["@foreign"])),
     step("nothing blocks in io-mio and io-epoll", 90, vm(ANY, Librdmacm, 600, BLOCKING)),
@@ -248,8 +252,8 @@ const SLOW: &[Step] = &[
     step("NVMe: faults, 6.1", 120, vm(V6_1, Own, 300, NVME_FAULTS)),
     step("NVMe: faults on soft-iWARP", 120, siw(V6_12, Own, 300, NVME_FAULTS)),
     step("NVMe: beside fio on the kernel's initiator", 120, vm(V6_12, Own, 400, NVME_BENCH)),
-    step("NVMe: interoperation, 6.1", 60, vm(V6_1, Own, 300, NVME)),
-    step("NVMe: interoperation on soft-iWARP", 60, siw(V6_12, Own, 300, NVME)),
+    step("NVMe: interoperation, 6.1", 80, nvme(Kernel::V6_1, Transport::Rxe)),
+    step("NVMe: interoperation on soft-iWARP", 80, nvme(Kernel::V6_12, Transport::Siw)),
     step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),
     step("conformance on soft-iWARP", 250, siw(V6_12, Librdmacm, 900, CONFORMANCE_ON_SIW)),
     step("conformance of the kernel backend on soft-iWARP", 250, siw(V6_12, Own, 900, CONFORMANCE_ON_SIW)),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use cmid_softroce::packages;
 
 use crate::context::Context;
@@ -79,6 +79,17 @@ impl Tool {
         context.cargo(&["install", self.name, "--locked", "--version", self.version, "--root", root], &[])?;
         self.find(context).with_context(|| format!("{} is not there", self.name))
     }
+}
+
+/// Installs Python's nvmeof in `target/python/nvmeof`, a peer of cmid-nvme. Does nothing if it is there.
+pub(crate) fn python_nvmeof(context: &Context) -> Result<()> {
+    packages::ensure(&["python3", "python3-pip"])?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]);
+    pip.args(["--requirement", "xtask/nvmeof.txt", "--target"]).arg(context.target().join("python/nvmeof"));
+    let is_there = context.target().join("python/nvmeof/nvmeof").exists();
+    ensure!(is_there || succeeds(pip.current_dir(&context.root)), "pip does not install xtask/nvmeof.txt");
+    Ok(())
 }
 
 /// Runs a command without its output.

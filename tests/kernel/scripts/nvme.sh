@@ -1,5 +1,5 @@
-# cmid-nvme ($ours) and the kernel's target; then the kernel's own initiator beside it. What was written is compared with what
-# the backing device has.
+# cmid-nvme ($ours) and the kernel's target; then Python's nvmeof (of the folder $modules, with the program $peer) and the kernel's
+# own initiator beside it. What was written is compared with what the backing device has.
 start_target
 dd if=/dev/urandom of=/tmp/data bs=1M count=4 2>/dev/null
 
@@ -36,6 +36,16 @@ refused "invalid parameters: is the NQN right?" timeout 60 "$ours" id-ctrl -a $t
 refused "there are [1]" initiator id-ns --namespace-id 7
 refused "the namespace has only 65536 blocks" initiator write --start-block 65535 --data /tmp/short
 refused "10.99.0.1:4421" timeout 60 "$ours" id-ctrl -a $target -s 4421 -n $nqn
+
+# Python's initiator reads what this one has written, and the other way round.
+python_peer() { PYTHONPATH=$modules timeout 120 /usr/bin/python3 "$peer" $target $nqn "$@" || fail "Python's nvmeof"; }
+python_peer read 8192 /tmp/back 1048576
+head -c 1048576 /tmp/other | cmp - /tmp/back || fail "Python does not read a write"
+head -c 500224 /dev/urandom >/tmp/part
+python_peer write 30001 /tmp/part
+initiator read --start-block 30001 --data-size 500224 --data /tmp/back || fail "read"
+cmp /tmp/part /tmp/back || fail "Python's write is not read"
+echo "Python's initiator and this one see each other's writes"
 
 # Both initiators at the same time, and each reads what the other one has written.
 start_kernel_initiator 2 16

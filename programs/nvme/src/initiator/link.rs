@@ -178,25 +178,25 @@ impl<D: DataPath> Link<D> {
             (Some(buffer), Some(window)) if data > shape.in_capsule => lend(&mut self.qp, cid, window, buffer, writes)?,
             _ => None,
         };
-        match transfer {
-            Transfer::Nothing => {}
-            Transfer::Out(_) | Transfer::In(_) if lent.is_some() => entry.sgl = lent.unwrap_or(Sgl::Nothing),
-            Transfer::Out(bytes) if data <= shape.in_capsule => {
-                entry.sgl = Sgl::InCapsule { len: data as u32 };
+        entry.sgl = match (lent, transfer) {
+            (_, Transfer::Nothing) => Sgl::Nothing,
+            (Some(lent), Transfer::Out(_) | Transfer::In(_)) => lent,
+            (None, Transfer::Out(bytes)) if data <= shape.in_capsule => {
                 len += data;
                 if let Some(room) = capsule.get_mut(Sqe::LEN..len) {
                     room.copy_from_slice(bytes);
                 }
+                Sgl::InCapsule { len: data as u32 }
             }
-            Transfer::Out(_) | Transfer::In(_) => {
+            (None, transfer) => {
                 let offset = slot * shape.transfer;
                 if let Transfer::Out(bytes) = transfer {
                     self.region.write(offset, bytes).map_err(device("the memory for data"))?;
                 }
                 let remote = self.region.remote(offset);
-                entry.sgl = Sgl::Keyed { addr: remote.addr, len: data as u32, key: remote.rkey, invalidates: false };
+                Sgl::Keyed { addr: remote.addr, len: data as u32, key: remote.rkey, invalidates: false }
             }
-        }
+        };
         if let Some(room) = capsule.get_mut(..Sqe::LEN) {
             room.copy_from_slice(&entry.encode());
         }
