@@ -3,6 +3,7 @@
 mod target;
 mod world;
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cmid_nvme::initiator::{Ended, Failure, Happened, On, WAITING_MAX};
@@ -217,6 +218,29 @@ fn queues_are_served_by_other_threads_than_the_one_that_connects_them() {
         assert!(bytes(world.run(On::Io, read)) == blocks && usize::from(blocks[0]) % 8 == unit);
     }
     assert_eq!(world.happened.len(), 1, "{:?}", world.happened);
+}
+
+#[test]
+fn a_reactor_that_panics_loses_its_queues_and_no_command() {
+    let mut world = World::live(2, |options| (options.reactors, options.buffers) = (2, 2));
+    world.disk.delay = 1_000_000;
+    let mut tickets = Vec::new();
+    for lba in 0..20 {
+        let data = world.initiator.buffer(4 * BLOCK);
+        tickets.push(world.initiator.submit(On::Io, wire::write(1, lba, 4, data)).expect("room"));
+    }
+    world.turn_until(|world| world.disk.written.len() >= 20);
+    world.disk.delay = 0;
+    // The reactor of this queue fetches the event of its end.
+    world.panics.store(true, Ordering::Relaxed);
+    world.target.as_mut().expect("a target").cut(1);
+    let mut ended: Vec<_> = tickets.iter().map(|_| world.ended()).collect();
+    ended.sort_by_key(|ended| ended.ticket);
+    assert!(ended.iter().all(|ended| ended.result.is_ok()));
+    assert_eq!(ended.iter().map(|ended| ended.ticket).collect::<Vec<_>>(), tickets);
+    let panicked = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("panicked"));
+    assert_eq!(world.happened.iter().filter(panicked).count(), 1, "{:?}", world.happened);
+    assert_eq!(world.initiator.queues_on_reactors(), 2);
 }
 
 #[test]

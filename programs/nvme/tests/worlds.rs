@@ -8,9 +8,10 @@ mod target;
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cmid_nvme::initiator::{Ended, Failure, Happened, On, Ticket};
+use cmid_nvme::initiator::{Ended, Failure, Happened, Loss, On, Ticket};
 use cmid_nvme::wire::{self, Transfer};
 use fastrand::Rng;
 use target::BLOCK;
@@ -114,8 +115,10 @@ impl Run {
                 self.world.disk.status = 6;
                 Fault::Refusals
             }
-            _ => {
+            cut => {
                 let place = self.rng.usize(0..8);
+                // A reactor that fetches the event panics, if it has the queue.
+                self.world.panics.store(cut == 4, Ordering::Relaxed);
                 if let Some(target) = &mut self.world.target {
                     target.cut(place);
                 }
@@ -231,6 +234,8 @@ impl Run {
             self.judge(ended);
         }
         let lost = self.world.happened.iter().filter(|it| matches!(it, Happened::Lost(_))).count();
+        let panicked = |it: &&Happened| matches!(it, Happened::Lost(Loss::Reactor));
+        self.counts.insert("panics", self.world.happened.iter().filter(panicked).count() as u32);
         self.counts.insert("losses", lost as u32);
         self.counts.insert("invalidations", self.world.disk.invalidated);
         self.counts

@@ -76,8 +76,8 @@ pub enum Loss {
         #[source]
         error: Error,
     },
-    /// A reactor has ended, which only a panic does.
-    #[error("a reactor has ended")]
+    /// A reactor has panicked.
+    #[error("a reactor has panicked")]
     Reactor,
     /// The keep-alive was not answered in time.
     #[error("the keep-alive was not answered within {0:?}")]

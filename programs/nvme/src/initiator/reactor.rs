@@ -6,6 +6,7 @@
 //! to it, and is sent again on the next connections only.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -69,9 +70,11 @@ impl<D: DataPath + 'static> Reactor<D> {
             driver,
             channel: on,
             lanes: Vec::new(),
+            over: Vec::new(),
             limit,
             look: Time::NEVER,
             is_lost: false,
+            is_ending: false,
             commands: receiver,
             news: sender,
             initiator,
@@ -96,11 +99,16 @@ impl<D: DataPath> Reactor<D> {
         }
     }
 
+    /// Whether its thread has ended: it has panicked while its queues ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits until its thread has ended.
     pub(super) fn stop(self) {
         drop(self.commands);
         self.waker.wake();
-        // It has panicked, and told so.
+        // It has panicked at its end.
         let _ = self.thread.join();
     }
 }
@@ -111,11 +119,15 @@ struct Serving<D: DataPath> {
     driver: Mio<D>,
     channel: ChannelKey,
     lanes: Vec<Lane<D>>,
+    /// What is over, and is told next.
+    over: Vec<Over<D::Piece>>,
     /// The time limit of a command, for the message.
     limit: Duration,
     /// When deadlines are looked at next.
     look: Time,
     is_lost: bool,
+    /// Whether it ends its queues now.
+    is_ending: bool,
     commands: Receiver<Command<D>>,
     news: Sender<News<D::Piece>>,
     initiator: Waker,
@@ -126,8 +138,18 @@ impl<D: DataPath> Serving<D> {
     /// Serves until the initiator has gone.
     fn run(mut self) {
         let mut events = Events::with_capacity(256);
-        while self.take_commands() {
-            self.turn();
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.take_commands() && self.turn())) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // The initiator takes the end of the thread for that of the queues.
+                Err(_) if self.is_ending => return,
+                // A panic is an error of this crate or of the device. The commands are still in the lanes or in `over`.
+                Err(_) => {
+                    self.tell_over(0);
+                    self.lose(Loss::Reactor);
+                }
+            }
             if std::mem::take(&mut self.has_news) {
                 self.initiator.wake();
             }
@@ -159,6 +181,10 @@ impl<D: DataPath> Serving<D> {
         let _ = self.news.send(news);
     }
 
+    fn tell_over(&mut self, qid: u16) {
+        std::mem::take(&mut self.over).into_iter().for_each(|over| self.tell(News::Over(qid, over)));
+    }
+
     fn lose(&mut self, loss: Loss) {
         if !std::mem::replace(&mut self.is_lost, true) {
             self.tell(News::Lost(loss));
@@ -177,7 +203,9 @@ impl<D: DataPath> Serving<D> {
                     }
                 }
                 Ok(Command::End) => {
+                    self.is_ending = true;
                     let tags = self.end();
+                    self.is_ending = false;
                     self.tell(News::Ended(tags));
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -211,7 +239,8 @@ impl<D: DataPath> Serving<D> {
         tags
     }
 
-    fn turn(&mut self) {
+    /// Returns true: it goes on.
+    fn turn(&mut self) -> bool {
         if !self.is_lost {
             self.turn_lanes();
         }
@@ -223,6 +252,7 @@ impl<D: DataPath> Serving<D> {
                 }
             }
         }
+        true
     }
 
     fn turn_lanes(&mut self) {
@@ -233,11 +263,10 @@ impl<D: DataPath> Serving<D> {
         }
         for at in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(at) else { return };
-            let (qid, mut over) = (lane.qid, Vec::new());
-            let served = lane.serve(&mut over);
+            let (qid, served) = (lane.qid, lane.serve(&mut self.over));
             let is_late = looks && lane.link.as_ref().is_some_and(|(_, link)| link.queue.overdue(now).is_some());
             // What has ended before an error has ended.
-            over.into_iter().for_each(|over| self.tell(News::Over(qid, over)));
+            self.tell_over(qid);
             match served {
                 Err(loss) => self.lose(loss),
                 Ok(()) if is_late => self.lose(Loss::Unanswered { qid, limit: self.limit }),

@@ -1,11 +1,16 @@
 //! An initiator and a target on a simulated fabric, in one loop and in real time.
 
+mod fragile;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use cmid_mio::sim::{Clock, Config, Fabric, Host, SimDevice};
+use cmid_mio::sim::{Clock, Config, Fabric, Host};
 use cmid_nvme::controller::Settings;
 use cmid_nvme::initiator::{BufferOf, Ended, Happened, Initiator, On, Options};
 use cmid_nvme::wire::Command;
+use fragile::Fragile;
 use mio::{Events, Poll};
 
 use crate::target::{Disk, Target};
@@ -37,13 +42,15 @@ pub(crate) fn options(queues: u16) -> Options {
 }
 
 /// The memory of a command.
-pub(crate) type Data = BufferOf<SimDevice>;
+pub(crate) type Data = BufferOf<Fragile>;
 
 pub(crate) struct World {
     poll: Poll,
     /// The host of the target.
     pub(crate) host: Host,
-    pub(crate) initiator: Initiator<SimDevice>,
+    pub(crate) initiator: Initiator<Fragile>,
+    /// Whether a reactor is to panic.
+    pub(crate) panics: Arc<AtomicBool>,
     pub(crate) target: Option<Target>,
     pub(crate) disk: Disk,
     pub(crate) happened: Vec<Happened>,
@@ -54,8 +61,10 @@ impl World {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let [client, host] = ["10.0.0.1", "10.0.0.2"].map(|ip| fabric.host(&[ip.parse().expect("an address")]));
         let poll = Poll::new().expect("a poll");
-        let initiator = Initiator::new(client.device(), poll.registry(), 0, options).expect("an initiator");
-        let mut world = World { poll, host, initiator, target: None, disk: Disk::new(), happened: Vec::new() };
+        let panics = Arc::new(AtomicBool::new(false));
+        let device = Fragile { device: client.device(), panics: Arc::clone(&panics) };
+        let initiator = Initiator::new(device, poll.registry(), 0, options).expect("an initiator");
+        let mut world = World { poll, host, initiator, panics, target: None, disk: Disk::new(), happened: Vec::new() };
         world.restart();
         world
     }
