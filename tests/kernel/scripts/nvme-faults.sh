@@ -9,11 +9,17 @@ echo 10.98.0.1 >$config/ports/2/addr_traddr
 echo 4420 >$config/ports/2/addr_trsvcid
 ln -s $config/subsystems/$nqn $config/ports/2/subsystems/$nqn || fail "the port of the wire"
 
-# in_background COMMAND ARGUMENT...: what it tells is in /tmp/errors. ended STATUS waits for its end.
+# in_background COMMAND ARGUMENT...: what it tells is in /tmp/errors; it is connected for a second. ended STATUS waits for its end.
 in_background() {
     "$@" >/tmp/output 2>/tmp/errors &
     process=$!
-    sleep 2
+    tries=0
+    until grep -q '^connected' /tmp/errors; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || fail "it does not connect"
+        sleep 0.1
+    done
+    sleep 1
 }
 ended() {
     status=0
