@@ -97,7 +97,9 @@ pub trait Device {
 /// A device with a file descriptor per channel, for pollers.
 #[cfg(feature = "std")]
 pub trait Pollable: Device {
-    /// Returns the channel's descriptor: readable while the channel has an event. `None` for an unknown channel.
+    /// Returns the channel's descriptor: readable while the channel has an event. `None` for an unknown channel. Only on
+    /// Unix: WebAssembly, on which the simulator runs, has none to wait for.
+    #[cfg(unix)]
     fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
 
     /// Creates another device on the same hardware, without ids, for a second core.

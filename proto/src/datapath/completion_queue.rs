@@ -1,5 +1,6 @@
 //! The traits of completion queues, completion channels and asynchronous events.
 
+#[cfg(unix)]
 use std::os::fd::BorrowedFd;
 
 use super::{AsyncEvent, Completion, CreateError};
@@ -159,6 +160,7 @@ pub trait CompletionQueue: Send {
 
     /// Returns the descriptor of its completion channel, which may be shared: readable while there are notifications.
     /// It is non-blocking.
+    #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Takes notifications, acks them, and returns their number (ibv_get_cq_event(3)): 0 only if there is none. Never
@@ -176,6 +178,7 @@ pub trait CompletionQueue: Send {
 #[doc(alias("ibv_comp_channel", "ibv_destroy_comp_channel"))]
 pub trait CompletionChannel: Send + Sync {
     /// Returns the descriptor: readable while there are notifications. It is non-blocking.
+    #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Takes the oldest notification, acks it, and returns the number of its CQ ([`CompletionQueue::num`]); `None` if
@@ -192,6 +195,7 @@ pub trait CompletionChannel: Send + Sync {
 /// An event is acknowledged when it is read, so an event never delays the destruction of its object.
 pub trait AsyncEventQueue: Send {
     /// Returns the descriptor: readable while there are events. It is non-blocking.
+    #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Returns the next event (ibv_get_async_event(3)); `None` if there is none. Never waits.

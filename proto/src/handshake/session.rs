@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
+#[cfg(unix)]
 use std::os::fd::BorrowedFd;
 
 use super::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
@@ -266,6 +267,7 @@ impl<Q> Session<Q> {
 impl<D: DataPath, M> Session<(QpParts<D>, M)> {
     /// Returns the descriptor of the CQ: it is readable when [`next_completion`](Session::next_completion) has returned
     /// `None` before and there is more now. `None` before the connection is established, and once the session is over.
+    #[cfg(unix)]
     #[must_use]
     pub fn cq_fd(&self) -> Option<BorrowedFd<'_>> {
         self.connected.as_ref().filter(|_| !self.is_over()).map(|connected| connected.attached.0.cq.fd())

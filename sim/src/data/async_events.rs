@@ -1,6 +1,7 @@
 //! Asynchronous events of a simulated device.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
@@ -8,7 +9,7 @@ use cmid_proto::datapath::{AsyncEvent, AsyncEventQueue};
 
 use crate::fabric::Fabric;
 use crate::index::DeviceNo;
-use crate::kernel::channel::new_eventfd;
+use crate::kernel::signal::Signal;
 
 /// The asynchronous events of a host's device: PORT_ERR and PORT_ACTIVE of [`Host::set_link`](crate::Host::set_link),
 /// CQ_ERR of an overrun, SRQ_LIMIT_REACHED, QP_LAST_WQE_REACHED of a QP with an SRQ, DEVICE_FATAL of a removal. Each
@@ -17,20 +18,22 @@ use crate::kernel::channel::new_eventfd;
 pub struct AsyncEvents {
     fabric: Fabric,
     no: u64,
-    fd: Arc<OwnedFd>,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "for its descriptor"))]
+    signal: Arc<Signal>,
 }
 
 impl AsyncEvents {
     pub(crate) fn open(fabric: &Fabric, device: DeviceNo) -> Result<Self, Errno> {
-        let fd = Arc::new(new_eventfd()?);
-        let no = fabric.with(|world| world.async_readers.add(device, Arc::clone(&fd)));
-        Ok(AsyncEvents { fabric: fabric.clone(), no, fd })
+        let signal = Arc::new(Signal::new()?);
+        let no = fabric.with(|world| world.async_readers.add(device, Arc::clone(&signal)));
+        Ok(AsyncEvents { fabric: fabric.clone(), no, signal })
     }
 }
 
 impl AsyncEventQueue for AsyncEvents {
+    #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.signal.as_fd()
     }
 
     /// # Errors

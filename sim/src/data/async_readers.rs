@@ -1,13 +1,12 @@
 //! The readers of asynchronous events, and their unread events.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncSource};
 
 use crate::index::DeviceNo;
-use crate::kernel::channel::{signal_eventfd, take_eventfd};
+use crate::kernel::signal::Signal;
 
 /// The unread events of a reader.
 #[derive(Debug)]
@@ -15,8 +14,8 @@ pub(crate) struct Unread {
     no: u64,
     device: DeviceNo,
     events: VecDeque<AsyncEvent>,
-    /// The descriptor of the handle.
-    fd: Arc<OwnedFd>,
+    /// Of the handle.
+    signal: Arc<Signal>,
 }
 
 /// The readers of all devices.
@@ -28,9 +27,9 @@ pub(crate) struct AsyncReaders {
 
 impl AsyncReaders {
     /// Adds a reader of a device. Returns its number.
-    pub(crate) fn add(&mut self, device: DeviceNo, fd: Arc<OwnedFd>) -> u64 {
+    pub(crate) fn add(&mut self, device: DeviceNo, signal: Arc<Signal>) -> u64 {
         self.next += 1;
-        self.readers.push(Unread { no: self.next, device, events: VecDeque::new(), fd });
+        self.readers.push(Unread { no: self.next, device, events: VecDeque::new(), signal });
         self.next
     }
 
@@ -39,7 +38,7 @@ impl AsyncReaders {
         let reader = self.readers.iter_mut().find(|reader| reader.no == no)?;
         let event = reader.events.pop_front();
         if reader.events.is_empty() {
-            take_eventfd(&reader.fd);
+            reader.signal.take();
         }
         event
     }
@@ -48,7 +47,7 @@ impl AsyncReaders {
     pub(crate) fn raise(&mut self, device: DeviceNo, kind: AsyncEventKind, source: AsyncSource) {
         for reader in self.readers.iter_mut().filter(|reader| reader.device == device) {
             reader.events.push_back(AsyncEvent { kind, source });
-            signal_eventfd(&reader.fd);
+            reader.signal.raise();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Completion channels.
 
+#[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::Errno;
@@ -24,8 +25,9 @@ impl CompChannel {
 }
 
 impl CompletionChannel for CompChannel {
+    #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_> {
-        self.notices.fd.as_fd()
+        self.notices.signal.as_fd()
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! Completion queues.
 
+#[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::Errno;
@@ -61,8 +62,9 @@ impl CompletionQueue for Cq {
         Err(Errno::EOPNOTSUPP)
     }
 
+    #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_> {
-        self.notices.fd.as_fd()
+        self.notices.signal.as_fd()
     }
 
     fn take_notifications(&self) -> Result<u32, Errno> {

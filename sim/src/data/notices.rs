@@ -1,26 +1,25 @@
 //! The notifications of a completion channel.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
 
 use crate::index::CqNo;
-use crate::kernel::channel::{new_eventfd, signal_eventfd, take_eventfd};
+use crate::kernel::signal::Signal;
 
 /// The notifications of a channel that were not taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
-    pub(crate) fd: Arc<OwnedFd>,
-    /// The CQs of a shared channel, oldest notification first. The channel of a single CQ counts in its descriptor
+    pub(crate) signal: Arc<Signal>,
+    /// The CQs of a shared channel, oldest notification first. The channel of a single CQ counts in its signal
     /// instead.
     queue: Option<Arc<Mutex<VecDeque<CqNo>>>>,
 }
 
 impl Notices {
     pub(crate) fn of_one_cq() -> Result<Self, Errno> {
-        Ok(Notices { fd: Arc::new(new_eventfd()?), queue: None })
+        Ok(Notices { signal: Arc::new(Signal::new()?), queue: None })
     }
 
     pub(crate) fn of_several_cqs() -> Result<Self, Errno> {
@@ -32,7 +31,7 @@ impl Notices {
         let mut queue = self.queue()?;
         let cq = queue.pop_front();
         if queue.is_empty() {
-            take_eventfd(&self.fd);
+            self.signal.take();
         }
         cq
     }
@@ -47,7 +46,7 @@ impl Notices {
         if let Some(queue) = &mut queue {
             queue.push_back(cq);
         }
-        signal_eventfd(&self.fd);
+        self.signal.raise();
     }
 
     /// Takes the notifications of the only CQ.
@@ -55,7 +54,7 @@ impl Notices {
         if self.queue.is_some() {
             return Err(Errno::EINVAL);
         }
-        Ok(u32::try_from(take_eventfd(&self.fd)).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.signal.take()).unwrap_or(u32::MAX))
     }
 
     /// Removes the notifications of a destroyed CQ (`ib_uverbs_release_ucq`).
@@ -63,7 +62,7 @@ impl Notices {
         if let Some(mut queue) = self.queue() {
             queue.retain(|other| *other != cq);
             if queue.is_empty() {
-                take_eventfd(&self.fd);
+                self.signal.take();
             }
         }
     }

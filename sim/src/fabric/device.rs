@@ -1,7 +1,8 @@
 //! The device of one process on one host; implements the core's `Device`.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use cmid_proto::datapath::DataPath;
@@ -15,6 +16,7 @@ use crate::index::{FileNo, IdNo};
 use crate::kernel::fetch::Fetched;
 use crate::kernel::host::HostState;
 use crate::kernel::id::Id;
+use crate::kernel::signal::Signal;
 
 /// One process's view of a host's RDMA device. Dropping it simulates the exit of the process: its channels are closed,
 /// its ids are destroyed, and peers observe the same as after an exit.
@@ -32,7 +34,8 @@ pub struct SimDevice {
 #[derive(Debug)]
 struct Channel {
     file: FileNo,
-    fd: Arc<OwnedFd>,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "for its descriptor"))]
+    signal: Arc<Signal>,
 }
 
 /// A released id and its channel. Dropping it destroys both.
@@ -99,8 +102,8 @@ impl SimDevice {
                 return Err(Errno::ENODEV);
             }
             let file = world.open_file()?;
-            let fd = world.files.get(&file).ok_or(Errno::EBADF)?.fd();
-            Ok(Channel { file, fd })
+            let signal = world.files.get(&file).ok_or(Errno::EBADF)?.waker();
+            Ok(Channel { file, signal })
         })?;
         self.has_seen_device = true;
         self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
@@ -292,8 +295,9 @@ impl Device for SimDevice {
 }
 
 impl Pollable for SimDevice {
+    #[cfg(unix)]
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.channels.get(on).map(|channel| channel.fd.as_fd())
+        self.channels.get(on).map(|channel| channel.signal.as_fd())
     }
 
     fn sibling(&self) -> Self {

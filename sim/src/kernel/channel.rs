@@ -1,14 +1,13 @@
 //! The kernel's event channels (`ucma_file`): one queue of events and one file descriptor.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use cmid_proto::{CmEvent, Datagram, Ece, Errno, GroupKey, ReceivedParam};
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::fabric::table::Table;
 use crate::index::IdNo;
+use crate::kernel::signal::Signal;
 
 /// The type of an unread event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +131,8 @@ pub(crate) struct File {
     queue: VecDeque<Unread>,
     /// The number of queued events of each id; ids without events have no entry.
     unread: Table<IdNo, usize>,
-    /// An eventfd; readable while `signalled`.
-    fd: Arc<OwnedFd>,
+    /// Readable while `signalled`.
+    signal: Arc<Signal>,
     signalled: bool,
     /// The ids on it, in order of creation.
     pub(crate) ids: BTreeSet<IdNo>,
@@ -144,14 +143,14 @@ impl File {
         Ok(File {
             queue: VecDeque::new(),
             unread: Table::default(),
-            fd: Arc::new(new_eventfd()?),
+            signal: Arc::new(Signal::new()?),
             signalled: false,
             ids: BTreeSet::new(),
         })
     }
 
-    pub(crate) fn fd(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.fd)
+    pub(crate) fn waker(&self) -> Arc<Signal> {
+        Arc::clone(&self.signal)
     }
 
     /// Queues a new event. Each one signals, so that edge-triggered waiters wake too.
@@ -223,32 +222,14 @@ impl File {
     /// Makes the descriptor unreadable if no event is left.
     pub(crate) fn settle(&mut self) {
         if self.queue.is_empty() && self.signalled {
-            take_eventfd(&self.fd);
+            self.signal.take();
             self.signalled = false;
         }
     }
 
     fn signal(&mut self) {
-        signal_eventfd(&self.fd);
+        self.signal.raise();
         self.signalled = true;
-    }
-}
-
-pub(crate) fn new_eventfd() -> Result<OwnedFd, Errno> {
-    eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))
-}
-
-/// Adds 1. Fails only at 2^64 − 2 unread signals; the descriptor is readable then anyway.
-pub(crate) fn signal_eventfd(fd: &OwnedFd) {
-    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
-}
-
-/// Takes the count and makes the descriptor unreadable; 0 if it was unreadable.
-pub(crate) fn take_eventfd(fd: &OwnedFd) -> u64 {
-    let mut count = [0; 8];
-    match rustix::io::read(fd, &mut count) {
-        Ok(8) => u64::from_ne_bytes(count),
-        Ok(_) | Err(_) => 0,
     }
 }
 
@@ -263,7 +244,7 @@ mod tests {
     }
 
     fn readable(file: &File) -> bool {
-        let mut fds = [PollFd::new(&*file.fd, PollFlags::IN)];
+        let mut fds = [PollFd::new(&*file.signal, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     }
 

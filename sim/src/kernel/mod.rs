@@ -27,4 +27,5 @@ pub(crate) mod ports;
 mod removal;
 mod resolve;
 pub(crate) mod sidr;
+pub(crate) mod signal;
 pub(crate) mod wire;
