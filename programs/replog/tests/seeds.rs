@@ -57,7 +57,7 @@ fn any_bytes_are_a_world() {
 
 #[test]
 fn the_same_world_twice_is_the_same() {
-    let bytes = [3, 7, 1, 1, 40, 90, 0, 4, 2, 90, 30, 9];
+    let bytes = [3, 7, 1, 1, 40, 90, 4, 2, 90, 30];
     let [one, two] = [(); 2].map(|()| replog::world::explain_bytes(&bytes).expect("a world that keeps its promises"));
     assert!(one == two && one.lines().count() > 1000, "{} lines", one.lines().count());
 }

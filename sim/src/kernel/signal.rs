@@ -1,10 +1,10 @@
 //! What wakes a program that waits: an eventfd. WebAssembly has no descriptors, and programs of a world wait for none: there
 //! it is only the count.
 
-#[cfg(unix)]
-pub(crate) use descriptor::Signal;
 #[cfg(not(unix))]
 pub(crate) use count::Signal;
+#[cfg(unix)]
+pub(crate) use descriptor::Signal;
 
 #[cfg(unix)]
 mod descriptor {

@@ -9,7 +9,8 @@ use crate::fabric::rng::Rng;
 use crate::fabric::rules::{Guard, Latency, Rule};
 use crate::worlds::{Act, World};
 
-/// A kind of fault, for [`World::chaos`]. Where it happens, when, and for how long is drawn from the seed.
+/// A kind of fault. For [`World::chaos`] where it happens, when, and for how long is drawn from the seed; [`World::fault`]
+/// is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A program ends as by SIGKILL, and starts again.
@@ -145,20 +146,23 @@ impl World {
             let other = (at + 1 + rng.below(hosts.saturating_sub(1))) % hosts.max(1);
             let (begin, end) = draw_times(rng, self.fabric.now(), span);
             let number = rng.next();
-            self.plan(fault, [at, other].map(|host| host as usize), [begin, end], number);
+            let [at, other] = [at, other].map(|host| host as usize);
+            self.plan(fault, [at, other], [begin, end], number);
         }
     }
 
-    /// Plans one fault, to begin after `begin` from now on and to last for `span`: for a test that chooses its faults itself,
-    /// such as a fuzz target. `at` and `other` are the numbers of hosts in the order in which they were added; `other` is
-    /// for a fault between two hosts. `number` decides what else is open, such as a probability.
+    /// Plans one fault at a host, from `begin` on for `span`; a fault that is one moment has no end. `other` is the second
+    /// host of a fault between two, and does not count for the others.
     ///
     /// # Panics
-    /// If there is no host with one of these numbers.
-    pub fn plan_fault(&mut self, fault: Fault, [at, other]: [usize; 2], begin: Duration, span: Duration, number: u64) {
-        assert!(at.max(other) < self.seats.len(), "the world has no host {}", at.max(other));
-        let begin = self.now().after(begin);
-        self.plan(fault, [at, other], [begin, begin.after(span)], number);
+    /// If there is no host with one of the names.
+    pub fn fault(&mut self, fault: Fault, at: &str, other: &str, begin: Time, span: Duration) {
+        let hosts = [at, other].map(|name| match self.number(name) {
+            usize::MAX => panic!("the world has no host {name}"),
+            host => host,
+        });
+        let number = self.planner.next();
+        self.plan(fault, hosts, [begin, begin.after(span)], number);
     }
 
     fn plan(&mut self, fault: Fault, [at, other]: [usize; 2], [begin, end]: [Time; 2], number: u64) {

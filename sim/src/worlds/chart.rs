@@ -36,15 +36,16 @@ pub(super) fn draw(log: &Log, names: &[String]) -> String {
         let y = TOP + ROW * (row + 1);
         let (begin, end) = (lane(from.0), lane(to.0));
         let text = clean(text);
-        let _ = write!(svg, "<text x=\"4\" y=\"{y}\" fill=\"#777\">{at}</text>");
+        // A row is a group, so that who shows the chart can show a part of it.
+        let _ = write!(svg, "<g><text x=\"4\" y=\"{y}\" fill=\"#777\">{at}</text>");
         let _ = if from == to {
-            writeln!(svg, "<text x=\"{}\" y=\"{y}\">{text}</text>", begin + 5)
+            writeln!(svg, "<text x=\"{}\" y=\"{y}\">{text}</text></g>", begin + 5)
         } else {
             let (color, stop) = if *is_lost { ("#c00000", usize::midpoint(begin, end)) } else { ("black", end) };
             writeln!(
                 svg,
                 "<path d=\"M{begin} {y}H{stop}\" stroke=\"{color}\" marker-end=\"url(#tip)\"/>\
-                 <text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{color}\">{text}</text>",
+                 <text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{color}\">{text}</text></g>",
                 usize::midpoint(begin, end),
                 y - 3
             )

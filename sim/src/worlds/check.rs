@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 
 use crate::fabric::config::Config;
-use crate::worlds::{World, chart};
+use crate::worlds::World;
 
 /// The variable that replaces the seeds of [`check`]: a seed, or `FIRST..END`.
 const VARIABLE: &str = "CMID_SEED";
@@ -25,9 +25,9 @@ pub struct Failure {
     pub message: String,
     /// The faults of [`World::chaos`] that it needs: without any one of them the test does not fail.
     pub faults: Vec<String>,
-    /// What has happened, one line each: messages, calls, events, completions with an error, faults.
+    /// What has happened: [`World::trace`].
     pub trace: String,
-    /// The same as a sequence chart of all hosts, in SVG.
+    /// The same as a sequence chart: [`World::chart`].
     pub chart: String,
 }
 
@@ -129,10 +129,7 @@ fn run(
     if !with_log {
         return failed.map_or_else(|| Ok(Logged { failed: None, trace: String::new(), chart: String::new() }), Err);
     }
-    let trace = world.trace();
-    let names: Vec<String> = world.seats.iter().map(|seat| seat.name.clone()).collect();
-    let log = world.fabric.with(|world| world.log.take()).unwrap_or_default();
-    Ok(Logged { failed, trace, chart: chart::draw(&log, &names) })
+    Ok(Logged { failed, trace: world.trace(), chart: world.chart() })
 }
 
 /// Returns the faults that can be left out: without any other one the test does not fail.

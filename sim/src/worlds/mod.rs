@@ -26,6 +26,7 @@ pub use task::Task;
 use crate::fabric::Fabric;
 use crate::fabric::config::{Clock, Config};
 use crate::fabric::host::Host;
+use crate::fabric::log::Log;
 use crate::fabric::rng::Rng;
 use crate::fabric::rules::{Guard, Rule};
 use crate::index::HostNo;
@@ -91,6 +92,12 @@ impl World {
         World::with(config, &[], false)
     }
 
+    /// As [`World::new`], with a log of what happens, for [`World::trace`] and [`World::chart`].
+    #[must_use]
+    pub fn logged(config: &Config) -> Self {
+        World::with(config, &[], true)
+    }
+
     fn with(config: &Config, left_out: &[usize], with_log: bool) -> Self {
         let seed = config.seed;
         let fabric = Fabric::new(Config { clock: Clock::Virtual, ..config.clone() });
@@ -107,7 +114,7 @@ impl World {
             rng: Rng::new(seed.rotate_left(32)),
         };
         if with_log {
-            world.keep_trace();
+            world.fabric.with(|world| world.log = Some(Log::default()));
         }
         world
     }
@@ -171,21 +178,6 @@ impl World {
         &self.fabric
     }
 
-    /// Begins to log what happens, for [`World::trace`]. A failure of [`check()`] has its trace without that.
-    pub fn keep_trace(&self) {
-        self.fabric.with(|world| _ = world.log.get_or_insert_default());
-    }
-
-    /// Returns what has happened since [`World::keep_trace`], as [`Failure::trace`].
-    #[must_use]
-    pub fn trace(&self) -> String {
-        let name = |host: HostNo| match self.seats.get(host.0) {
-            Some(seat) => seat.name.clone(),
-            None => format!("host {}", host.0),
-        };
-        self.fabric.with(|world| world.log.as_ref().map_or_else(String::new, |log| log.lines(name)))
-    }
-
     /// Adds a rule for messages or data, which lives as long as its guard: see [`Rule`].
     pub fn rule(&self, rule: Rule) -> Guard {
         self.fabric.rule(rule)
@@ -217,6 +209,23 @@ impl World {
             let waiting: Vec<&str> = waiting.map(|seat| &*seat.name).collect();
             panic!("not done within {limit:?}: {}", waiting.join(", "));
         }
+    }
+
+    /// Returns what has happened so far, one line each: messages, calls, events, completions with an error, faults. Nothing
+    /// without a log ([`World::logged`]).
+    #[must_use]
+    pub fn trace(&self) -> String {
+        let name =
+            |host: HostNo| self.seats.get(host.0).map_or_else(|| format!("host {}", host.0), |it| it.name.clone());
+        self.fabric.with(|world| world.log.as_ref().map_or_else(String::new, |log| log.lines(name)))
+    }
+
+    /// Returns the same as a sequence chart of all hosts, in SVG: a `g` for each row, the latest 2,000 of them. Without a
+    /// log it has no rows.
+    #[must_use]
+    pub fn chart(&self) -> String {
+        let names: Vec<String> = self.seats.iter().map(|seat| seat.name.clone()).collect();
+        self.fabric.with(|world| chart::draw(world.log.as_ref().unwrap_or(&Log::default()), &names))
     }
 
     /// Runs for this time.

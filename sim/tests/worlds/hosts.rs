@@ -201,22 +201,6 @@ fn registers(node: &Node) -> Result<(), Errno> {
 }
 
 #[test]
-fn a_planned_fault_happens_where_and_when_the_test_says() {
-    let mut world = World::new(&Config::default());
-    world.keep_trace();
-    for name in ["a", "b"] {
-        world.host(name, |_| |_| Turn::Wait(None));
-    }
-    world.plan_fault(Fault::Crash, [1, 0], Duration::from_millis(3), Duration::from_millis(4), 0);
-    world.run_for(SECOND);
-    let trace = world.trace();
-    for line in ["0.003000000 s  b: crashes\n", "0.007000000 s  b: starts\n"] {
-        assert!(trace.contains(line), "{trace}");
-    }
-    assert!(!trace.contains("a: crashes"), "{trace}");
-}
-
-#[test]
 fn a_program_that_is_woken_gets_a_turn() {
     let mut world = World::new(&Config::default());
     let turns = Rc::new(Cell::new(0));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use cmid_mio::sim::{Config, Failure, World, find};
 
-use super::{FAULTS, Size, run_under};
+use super::{FAULTS, Size, replica, run_under};
 
-/// The bytes of a fault: its kind, its hosts, its beginning, its time, and a number for the rest.
-const FAULT: usize = 5;
+/// The bytes of a fault: its kind, its hosts, its beginning, its time.
+const FAULT: usize = 4;
 
 /// The maximum number of faults.
 const MOST: usize = 40;
@@ -31,8 +31,7 @@ pub fn explain_bytes(data: &[u8]) -> Result<String, Box<Failure>> {
     if let Some(failure) = find(input.seed..input.seed + 1, |world| input.run(world)) {
         return Err(Box::new(failure));
     }
-    let mut world = World::new(&Config { seed: input.seed, ..Config::default() });
-    world.keep_trace();
+    let mut world = World::logged(&Config { seed: input.seed, ..Config::default() });
     input.run(&mut world);
     Ok(world.trace())
 }
@@ -59,13 +58,13 @@ impl<'a> Input<'a> {
     fn plan(&self, world: &mut World) {
         let replicas = self.size.replicas;
         for fault in self.faults.chunks_exact(FAULT).take(MOST) {
-            let &[kind, hosts, begin, span, number] = fault else { continue };
+            let &[kind, hosts, begin, span] = fault else { continue };
             let Some(kind) = usize::from(kind).checked_sub(1) else { continue };
             let at = usize::from(hosts) % replicas;
             let other = (at + 1 + usize::from(hosts) / replicas % (replicas - 1)) % replicas;
             let [begin, span] = [(begin, 8), (span, 3)].map(|(it, scale)| Duration::from_millis(u64::from(it) * scale));
-            let number = u64::from(number) * 0x0101_0101_0101_0101;
-            world.plan_fault(FAULTS[kind % FAULTS.len()], [at, other], begin, span, number);
+            let begin = world.now().after(begin);
+            world.fault(FAULTS[kind % FAULTS.len()], &replica::name(at), &replica::name(other), begin, span);
         }
     }
 }
