@@ -70,6 +70,14 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// The bytes that it carries to the peer.
+    pub(crate) fn payload(&self) -> usize {
+        match self {
+            Operation::Send(bytes, _) | Operation::Write(_, bytes, _) => bytes.len(),
+            Operation::Read(_) | Operation::CompareSwap(..) | Operation::FetchAdd(..) => 0,
+        }
+    }
+
     /// What it is, for the log.
     pub(crate) fn text(&self) -> String {
         match self {

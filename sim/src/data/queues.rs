@@ -95,6 +95,8 @@ pub(crate) struct Pair {
     pub(crate) repeats: bool,
     /// When the last packet arrives at the peer. No later one overtakes it.
     pub(crate) last_arrival: Time,
+    /// When its last answer to a packet of the peer arrives there.
+    pub(crate) last_answer: Time,
     /// Whether a packet of the peer is missing and will not be sent again. Packets after it are out of sequence.
     pub(crate) gap: bool,
     /// The multicast groups that a datagram QP is attached to.
@@ -143,6 +145,7 @@ impl Pair {
             unanswered: Vec::new(),
             repeats: false,
             last_arrival: Time::ZERO,
+            last_answer: Time::ZERO,
             gap: false,
             groups: BTreeSet::new(),
             sequence: 0,

@@ -25,7 +25,8 @@ impl World {
             Transfer::Packet(packet) => self.launch_packet(packet),
             Transfer::Datagram(datagram) => {
                 let (from, target) = (datagram.from.host, ip_of(datagram.route.dgid));
-                let (due, copy) = self.arrivals(Kind::Datagram, from, |world| world.rdma_host_of(target));
+                let (due, copy) =
+                    self.arrivals(Kind::Datagram, datagram.bytes.len(), from, |world| world.rdma_host_of(target));
                 if let Some(later) = copy {
                     self.timers.arm(later, Due::Data(Transfer::Datagram(datagram.clone())));
                 }
@@ -56,8 +57,18 @@ impl World {
             self.timers.arm(again, Due::Data(Transfer::Resend { qp }));
             return self.lose(packet);
         }
-        let (due, _) = self.arrivals(Kind::Packet, qp.host, |_| to);
+        let (due, _) = self.arrivals(Kind::Packet, packet.operation.payload(), qp.host, |_| to);
         self.arm_packet(packet, due);
+    }
+
+    /// Sends the answer of a QP to a packet of its peer, after those before it.
+    pub(crate) fn answer(&mut self, qp: QpNo, to: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
+        let mut due = self.answer_arrival(qp.host, to.host, result.as_ref().map_or(0, Vec::len));
+        if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+            due = due.max(pair.last_answer);
+            pair.last_answer = due;
+        }
+        self.timers.arm(due, Due::Data(Transfer::Answer { to, sequence, result }));
     }
 
     fn arm_packet(&mut self, packet: Packet, due: Time) {

@@ -11,7 +11,6 @@ use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
 use crate::index::{CqNo, PdNo, QpNo};
-use crate::kernel::due::Due;
 
 /// The result of a packet at its receiver.
 enum Handled {
@@ -65,8 +64,7 @@ impl World {
                 }
             };
             let failed = result.is_err();
-            let due = self.now.after(self.config.latency);
-            self.timers.arm(due, Due::Data(Transfer::Answer { to: from, sequence, result }));
+            self.answer(qp, from, sequence, result);
             if failed {
                 self.qp_to_error(qp);
             }

@@ -88,6 +88,8 @@ enum Effect {
     /// No way between the hosts, in both directions. With two times the way comes and goes: so long it is there, so long
     /// it is cut.
     Cut(Option<(Duration, Duration)>),
+    /// In bytes a second, not 0.
+    Bandwidth(u64),
 }
 
 /// What happens to some of what travels between hosts, for [`Fabric::rule`]. Without a restriction it is everything.
@@ -142,6 +144,16 @@ impl Rule {
     pub fn flap(up: Duration, down: Duration) -> Self {
         let least = Duration::from_micros(1);
         Rule { either_way: true, ..Rule::new(Effect::Cut(Some((up.max(least), down.max(least))))) }
+    }
+
+    /// A link of so many bytes a second, at least one, that all share which the rule selects, one after the other: what is sent
+    /// arrives when the last byte of it has left, and the latency has passed. Packets and datagrams have their payload, reads
+    /// that of their answer, messages of the connection manager 256 bytes. Kind, chance and number do not count. With
+    /// [`between`](Rule::between) both directions share it, answers without bytes too; a link that is full duplex has two
+    /// rules.
+    #[must_use]
+    pub fn bandwidth(bytes_per_second: u64) -> Self {
+        Rule::new(Effect::Bandwidth(bytes_per_second.max(1)))
     }
 
     /// Only these kinds.
@@ -207,6 +219,8 @@ struct Active {
     /// How often it has matched, and how often it has had its effect.
     met: u64,
     done: u64,
+    /// When a link of a bandwidth has sent all that waits for it.
+    busy_until: Time,
 }
 
 /// The number of the rule of [`Config::loss`](crate::Config::loss).
@@ -214,7 +228,7 @@ const LOSS: u64 = 0;
 
 impl Rules {
     fn add(&mut self, no: u64, rule: Rule, begun: Time) {
-        self.active.push(Active { no, rule, begun, met: 0, done: 0 });
+        self.active.push(Active { no, rule, begun, met: 0, done: 0, busy_until: begun });
     }
 
     /// Sets the rule of [`Config::loss`](crate::Config::loss).
@@ -260,8 +274,22 @@ impl Rules {
                 };
                 flaps.is_none_or(is_down) && rule.concerns(a, Some(b))
             }
-            Effect::Drop | Effect::Delay(_) | Effect::Duplicate => false,
+            Effect::Drop | Effect::Delay(_) | Effect::Duplicate | Effect::Bandwidth(_) => false,
         })
+    }
+
+    /// Sends so many bytes over the links on their way. Returns when the last one has left.
+    fn leave(&mut self, from: HostNo, to: Option<HostNo>, bytes: usize, now: Time) -> Time {
+        let mut left = now;
+        for Active { rule, done, busy_until, .. } in &mut self.active {
+            let Effect::Bandwidth(rate) = rule.effect else { continue };
+            if rule.concerns(from, to) {
+                let nanos = bytes as u128 * 1_000_000_000 / u128::from(rate);
+                left = left.max(*busy_until).after(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+                (*busy_until, *done) = (left, *done + 1);
+            }
+        }
+        left
     }
 }
 
@@ -281,25 +309,32 @@ impl World {
         !self.rules.effects(|it| it == Effect::Drop, kind, from, to, &mut self.rng).is_empty()
     }
 
-    /// Returns when each copy of the next one of this kind arrives.
+    /// Returns when an answer with so many bytes arrives, which no rule loses or delays.
+    pub(crate) fn answer_arrival(&mut self, from: HostNo, to: HostNo, bytes: usize) -> Time {
+        self.rules.leave(from, Some(to), bytes, self.now).after(self.config.latency)
+    }
+
+    /// Returns when each copy of the next one of this kind arrives, which has so many bytes.
     pub(crate) fn arrivals(
         &mut self,
         kind: Kind,
+        bytes: usize,
         from: HostNo,
         to: impl FnOnce(&World) -> Option<HostNo>,
     ) -> (Time, Option<Time>) {
-        let usual = self.now.after(self.config.latency);
+        let latency = self.config.latency;
         if self.rules.active.is_empty() {
-            return (usual, None);
+            return (self.now.after(latency), None);
         }
         let to = to(self);
+        let usual = self.rules.leave(from, to, bytes, self.now).after(latency);
         let of = |it| matches!(it, Effect::Delay(_) | Effect::Duplicate);
         let (mut due, mut copies) = (usual, false);
         for effect in self.rules.effects(of, kind, from, to, &mut self.rng) {
             match effect {
                 Effect::Delay(by) => due = due.after(by.draw(&mut self.rng)),
                 Effect::Duplicate => copies = true,
-                Effect::Drop | Effect::Cut(_) => {}
+                Effect::Drop | Effect::Cut(_) | Effect::Bandwidth(_) => {}
             }
         }
         // The copy comes later by up to the way of the first one.
@@ -332,8 +367,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Returns how often the rule has lost, delayed or doubled something: whether a test has met it at all. A cut does not
-    /// count.
+    /// Returns how often the rule has lost, delayed, doubled or sent something: whether a test has met it at all. A cut does
+    /// not count.
     #[must_use]
     pub fn count(&self) -> u64 {
         let no = self.no;

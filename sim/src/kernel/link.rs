@@ -9,6 +9,9 @@ use crate::kernel::address::Subnet;
 use crate::kernel::due::Due;
 use crate::kernel::wire::Message;
 
+/// The bytes of each message: a management datagram.
+const MAD: usize = 256;
+
 impl World {
     /// Sends a message; it may be lost.
     pub(crate) fn transmit(&mut self, message: Message) {
@@ -24,7 +27,7 @@ impl World {
             self.log(from, to, true, || format!("{kind:?}"));
             return;
         }
-        let (due, copy) = self.arrivals(kind, from, |world| world.rdma_host_of(to_ip));
+        let (due, copy) = self.arrivals(kind, MAD, from, |world| world.rdma_host_of(to_ip));
         if let Some(later) = copy {
             self.timers.arm(later, Due::Message(message.clone()));
         }

@@ -1,11 +1,13 @@
 //! Data over a connection with QPs.
 
+use std::time::Duration;
+
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, Length, Memory, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
     WcOpcode,
 };
 use cmid_proto::{CmEvent, Errno};
-use cmid_sim::{Access, Completion, Cq, QpState, Remote, WcStatus};
+use cmid_sim::{Access, Completion, Config, Cq, QpState, Remote, Rule, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -60,6 +62,50 @@ fn send_read_and_write() {
     let back = here.deregister().unwrap().buffer.into_vec().unwrap();
     assert_eq!(back[..16], back[48..64]);
     assert_eq!(back[16..32], [0; 16]);
+}
+
+#[test]
+fn a_link_of_a_bandwidth_takes_a_time_for_each_byte_of_a_write_and_of_the_answer_of_a_read() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![7; 1000], BOTH).unwrap();
+    let there = s.pd.register(vec![0; 1000], BOTH).unwrap();
+    let remote = Remote { addr: there.addr(), rkey: there.rkey() };
+    let ways = Config::default().latency * 2;
+    // A microsecond for each byte.
+    let link = env.fabric.rule(Rule::bandwidth(1_000_000));
+    let micros = Duration::from_micros;
+    for (wr_id, opcode) in [(1, WcOpcode::RDMA_WRITE), (2, WcOpcode::RDMA_READ)] {
+        let is_write = opcode == WcOpcode::RDMA_WRITE;
+        let of = if is_write { SendWr::write } else { SendWr::read };
+        c.qp.post_send(of(wr_id, here.sge(0..1000), remote)).unwrap();
+        env.fabric.advance_by(ways + micros(999));
+        ended(&mut c.send_cq, &[]);
+        env.fabric.advance_by(micros(1));
+        ended(&mut c.send_cq, &[(wr_id, WcStatus::SUCCESS, opcode, if is_write { 0 } else { 1000 })]);
+    }
+    // One after the other: both directions share the link, so the first answer waits for the second write to leave.
+    c.qp.post_send(SendWr::write(3, here.sge(0..600), remote)).unwrap();
+    c.qp.post_send(SendWr::write(4, here.sge(0..400), remote)).unwrap();
+    env.fabric.advance_by(ways / 2 + micros(999));
+    ended(&mut c.send_cq, &[]);
+    env.fabric.advance_by(micros(1));
+    ended(&mut c.send_cq, &[(3, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
+    env.fabric.advance_by(ways / 2);
+    ended(&mut c.send_cq, &[(4, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
+    // Each request and each answer.
+    assert_eq!(link.count(), 8);
+    // What was sent before the link became fast is not overtaken.
+    c.qp.post_send(SendWr::write(5, here.sge(0..1000), remote)).unwrap();
+    drop(link);
+    c.qp.post_send(SendWr::write(6, here.sge(0..1000), remote)).unwrap();
+    env.fabric.advance_by(ways + micros(999));
+    ended(&mut c.send_cq, &[]);
+    env.fabric.advance_by(micros(1));
+    ended(&mut c.send_cq, &[5, 6].map(|wr_id| (wr_id, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)));
+    c.qp.post_send(SendWr::write(7, here.sge(0..1000), remote)).unwrap();
+    env.fabric.advance_by(ways);
+    ended(&mut c.send_cq, &[(7, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
 }
 
 #[test]

@@ -61,6 +61,15 @@ fn a_delay_slows_a_connection_down_and_changes_nothing_else() {
 }
 
 #[test]
+fn a_narrow_link_slows_the_messages_and_the_data_of_one_direction_down() {
+    // 1,600 bytes of data, and messages of 256 bytes.
+    for (counters, end, count) in under(5, |_, client| Rule::bandwidth(20_000).from(client)) {
+        assert!(end > Time::ZERO.after(Duration::from_millis(80 + 12)), "{end} {counters:?}");
+        assert!(count > 200 && counters.lost == 0, "{count} {counters:?}");
+    }
+}
+
+#[test]
 fn a_message_that_arrives_twice_is_taken_once() {
     let ended = under(20, |server, client| Rule::duplicate().between(server, client));
     // REQ, REP, RTU at least.
