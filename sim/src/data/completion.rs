@@ -209,39 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn a_share_lasts_until_the_last_completion_of_a_destroyed_qp_is_gone() {
-        for remove in [true, false] {
-            let mut cq = CqState::new(CqNo(1), 4, Notices::of_one_cq().unwrap());
-            assert_eq!((cq.reserve(qp(1), None, 2), cq.reserve(qp(1), None, 1)), (Ok(()), Ok(())));
-            assert_eq!(cq.reserve(qp(2), None, 2), Err(Overrun { depth: 4, reserved: 3, wanted: 2 }));
-            assert!(cq.complete(ready(1, 1)) && cq.complete(ready(1, 2)));
-            cq.leave(qp(1), remove);
-            assert_eq!((cq.room.reserved(), cq.pins(PdNo(1), 1)), if remove { (0, false) } else { (3, true) });
-            let mut one = [Completion::default()];
-            for reserved in [3, 0].into_iter().filter(|_| !remove) {
-                assert_eq!(cq.poll(&mut one).map(|taken| taken.1), Ok(1));
-                assert_eq!(cq.room.reserved(), reserved);
-            }
-            assert_eq!((cq.poll(&mut one), cq.pins(PdNo(1), 1)), (Ok((vec![], 0)), false));
-        }
-    }
-
-    #[test]
-    fn only_the_completions_that_it_is_armed_for_notify() {
-        let notices = Notices::of_one_cq().unwrap();
-        let mut cq = CqState::new(CqNo(1), 8, notices.clone());
-        cq.arm(Armed::Solicited);
-        assert!(cq.complete(ready(1, 1)));
-        assert_eq!(notices.take(), Ok(0));
-        assert!(cq.complete(Ready { solicited: true, ..ready(1, 2) }));
-        assert_eq!(notices.take(), Ok(1));
-        cq.arm(Armed::Any);
-        cq.arm(Armed::Solicited);
-        assert!(cq.complete(ready(1, 3)));
-        assert_eq!(notices.take(), Ok(1));
-    }
-
-    #[test]
     fn a_full_queue_overruns_and_says_so_at_its_end() {
         let notices = Notices::of_one_cq().unwrap();
         let mut cq = CqState::new(CqNo(1), 2, notices.clone());

@@ -249,20 +249,6 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_follows_the_queue() {
-        let mut file = File::open().unwrap();
-        assert!(!readable(&file));
-        file.push(event(1, Kind::AddrResolved));
-        file.push(event(2, Kind::AddrResolved));
-        assert!(readable(&file));
-        assert!(file.pop().is_some());
-        assert!(readable(&file));
-        assert!(file.pop().is_some());
-        assert!(!readable(&file));
-        assert!(file.pop().is_none());
-    }
-
-    #[test]
     fn moved_events_wake_nobody_until_somebody_reads() {
         let mut file = File::open().unwrap();
         file.push_moved(vec![event(1, Kind::AddrResolved), event(1, Kind::RouteResolved)], false);
@@ -271,17 +257,5 @@ mod tests {
         assert!(readable(&file));
         file.push_moved(vec![event(1, Kind::Established)], true);
         assert!(readable(&file));
-    }
-
-    #[test]
-    fn events_of_one_id_are_taken_in_order() {
-        let mut file = File::open().unwrap();
-        for (owner, kind) in [(1, Kind::AddrResolved), (2, Kind::AddrError), (1, Kind::RouteResolved)] {
-            file.push(event(owner, kind));
-        }
-        let taken: Vec<Kind> = file.take_of(IdNo(1)).into_iter().map(|event| event.kind).collect();
-        assert_eq!(taken, [Kind::AddrResolved, Kind::RouteResolved]);
-        assert_eq!(file.pop().map(|event| event.owner), Some(IdNo(2)));
-        assert!(!readable(&file));
     }
 }

@@ -95,49 +95,6 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_the_kernels() {
-        let mut rng = Rng::new(1);
-        let mut ports = Ports::default();
-        let mut next = 0;
-        let mut take = |addr, port| {
-            next += 1;
-            ports.take(PortSpace::Tcp, port, owner(next, addr), &mut rng)
-        };
-        assert_eq!(take("10.0.0.1", 7), Ok(7));
-        assert_eq!(take("10.0.0.1", 7), Err(Errno::EADDRINUSE));
-        assert_eq!(take("0.0.0.0", 7), Err(Errno::EADDRNOTAVAIL));
-        assert_eq!(take("127.0.0.1", 7), Err(Errno::EADDRNOTAVAIL));
-        assert_eq!(take("10.0.0.2", 7), Ok(7));
-        assert_eq!(take("0.0.0.0", 8), Ok(8));
-        assert_eq!(take("10.0.0.1", 8), Err(Errno::EADDRNOTAVAIL));
-        assert_eq!(ports.take(PortSpace::Ib, 7, owner(9, "10.0.0.1"), &mut rng), Ok(7));
-    }
-
-    #[test]
-    fn what_both_are_ready_to_share_is_shared() {
-        let mut rng = Rng::new(1);
-        let mut ports = Ports::default();
-        let sharing = |id, ip| Owner { reuse_addr: true, ..owner(id, ip) };
-        assert_eq!(ports.take(PortSpace::Tcp, 7, sharing(1, "10.0.0.1"), &mut rng), Ok(7));
-        assert_eq!(ports.take(PortSpace::Tcp, 7, owner(2, "10.0.0.1"), &mut rng), Err(Errno::EADDRINUSE));
-        assert_eq!(ports.take(PortSpace::Tcp, 7, sharing(3, "10.0.0.1"), &mut rng), Ok(7));
-        // An exclusive owner does not share, even if the others would.
-        assert_eq!(ports.check(PortSpace::Tcp, 7, owner(1, "10.0.0.1")), Err(Errno::EADDRINUSE));
-        ports.release(PortSpace::Tcp, 7, IdNo(3));
-        assert_eq!(ports.check(PortSpace::Tcp, 7, owner(1, "10.0.0.1")), Ok(()));
-    }
-
-    #[test]
-    fn families_are_apart_if_both_say_so() {
-        let mut rng = Rng::new(1);
-        let mut ports = Ports::default();
-        let only = |id, ip| Owner { af_only: true, ..owner(id, ip) };
-        assert_eq!(ports.take(PortSpace::Tcp, 7, only(1, "0.0.0.0"), &mut rng), Ok(7));
-        assert_eq!(ports.take(PortSpace::Tcp, 7, owner(2, "::"), &mut rng), Err(Errno::EADDRNOTAVAIL));
-        assert_eq!(ports.take(PortSpace::Tcp, 7, only(2, "::"), &mut rng), Ok(7));
-    }
-
-    #[test]
     fn ephemeral_ports_differ_and_run_out() {
         let mut rng = Rng::new(1);
         let mut ports = Ports::default();
@@ -153,15 +110,5 @@ mod tests {
             ports.owners.or_default((PortSpace::Tcp, port));
         }
         assert_eq!(ports.take(PortSpace::Tcp, 0, owner(0, "10.0.0.1"), &mut rng), Err(Errno::EADDRNOTAVAIL));
-    }
-
-    #[test]
-    fn a_released_port_is_free() {
-        let mut rng = Rng::new(1);
-        let mut ports = Ports::default();
-        assert_eq!(ports.take(PortSpace::Tcp, 7, owner(1, "10.0.0.1"), &mut rng), Ok(7));
-        ports.release(PortSpace::Tcp, 7, IdNo(1));
-        assert_eq!(ports.take(PortSpace::Tcp, 7, owner(2, "0.0.0.0"), &mut rng), Ok(7));
-        assert_eq!(ports.owners(PortSpace::Tcp, 7).collect::<Vec<_>>(), [IdNo(2)]);
     }
 }

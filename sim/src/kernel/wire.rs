@@ -170,9 +170,4 @@ mod tests {
         assert_eq!((answer.from, answer.from_comm, answer.to_comm), (HostNo(1), CommId(2), Some(CommId(1))));
         assert_eq!(answer.to_ip, "10.0.0.1".parse::<IpAddr>().unwrap());
     }
-
-    #[test]
-    fn fields_are_always_full() {
-        assert_eq!(padded(&[1], 3), [1, 0, 0]);
-    }
 }

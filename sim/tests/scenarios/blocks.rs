@@ -45,25 +45,6 @@ fn reason(refused: cmid_proto::datapath::Unposted<Piece>) -> (PostReason, Option
 }
 
 #[test]
-fn a_block_comes_back_with_its_completion() {
-    let (env, mut pair) = connected(Caps::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let (here, there) = (pool(&c.pd, 2), pool(&s.pd, 2));
-    s.qp.post_recv_blocks(7, there.take().unwrap()).unwrap();
-    c.qp.post_send_blocks(SendWr::send(8, filled(&here, 5).part(0..4))).unwrap();
-    assert_eq!((here.available(), there.available()), (1, 1));
-    let received = done(&env, &mut s.recv_cq);
-    let parts = s.qp.reclaim(&received).expect("the block of the receive");
-    assert!(s.qp.reclaim(&received).is_none(), "once");
-    assert_eq!((received.wr_id, received.byte_len, &parts[0][..5]), (7, 4, &[5, 5, 5, 5, 0][..]));
-    drop(parts);
-    assert_eq!(there.available(), 2);
-    let sent = done(&env, &mut c.send_cq);
-    let block = c.qp.reclaim(&sent).and_then(Parts::into_block).expect("the block of the send");
-    assert_eq!((block.len(), here.available()), (16, 1));
-}
-
-#[test]
 fn a_block_is_not_returned_before_its_completion_is_polled() {
     let (env, mut pair) = connected(Caps::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
@@ -101,35 +82,6 @@ fn blocks_of_one_pool_are_in_flight_on_several_queues_and_filled_on_several_thre
     let sent = done(&env, &mut c.send_cq);
     assert_eq!(c.qp.reclaim(&sent).unwrap().into_blocks().count(), 3);
     assert_eq!(here.available(), 4);
-}
-
-#[test]
-fn one_block_is_sent_several_times_at_once() {
-    let (env, mut pair) = connected(Caps::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let (here, there) = (pool(&c.pd, 1), pool(&s.pd, 3));
-    for wr_id in 1..=3 {
-        s.qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
-    }
-    let shared = Arc::new(filled(&here, 9));
-    for wr_id in 1..=3 {
-        c.qp.post_send_blocks(SendWr::send(wr_id, Arc::clone(&shared))).unwrap();
-    }
-    assert_eq!(shared[0], 9, "the sender reads it meanwhile");
-    // Nothing may be received into it.
-    let remote = Remote { addr: 0, rkey: 0 };
-    let read = c.qp.post_send_blocks(SendWr::read(4, Arc::clone(&shared), remote)).unwrap_err();
-    assert_eq!(reason(read), (PostReason::SharedBlock, Some(1)));
-    assert_eq!(reason(c.qp.post_recv_blocks(4, Arc::clone(&shared)).unwrap_err()), (PostReason::SharedBlock, Some(1)));
-    drop(shared);
-    env.fabric.advance_by(SECOND);
-    let mut completions = [Completion::default(); 4];
-    assert_eq!(c.send_cq.poll(&mut completions), Ok(3));
-    for completion in &completions[..3] {
-        assert_eq!(here.available(), 0, "another request sends it");
-        assert!(c.qp.reclaim(completion).unwrap().into_block().is_none(), "it has no single owner");
-    }
-    assert_eq!(here.available(), 1);
 }
 
 #[test]

@@ -32,63 +32,6 @@ fn behaviour_47_closing_a_channel_ends_what_is_on_it() {
     assert_eq!(env.server.call(Call::CloseChannel { channel: env.cs }), Err(Errno::EBADF));
 }
 
-/// A client that migrates at each step of a connection.
-#[test]
-fn behaviour_50_migrate_in_every_state() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let mut on = env.cc;
-    let c = env.client.id(on);
-    let moved = |env: &mut Env, from: &mut ChannelKey, id| {
-        let to = env.client.channel();
-        env.client.migrate(id, *from, to).unwrap();
-        env.client.quiet(*from, SECOND / 1000);
-        *from = to;
-    };
-    moved(&mut env, &mut on, c); // idle
-    env.client.bind(c, "10.0.0.1:0").unwrap();
-    moved(&mut env, &mut on, c); // bound
-    env.client.resolve_addr(c, None, "10.0.0.2:7", 100).unwrap();
-    let to = env.client.channel();
-    env.client.migrate(c, on, to).unwrap(); // resolving
-    env.client.quiet(on, SECOND);
-    on = to;
-    env.client.next(on).is(c, CmEvent::AddrResolved, 0);
-    moved(&mut env, &mut on, c); // address resolved
-    env.client.resolve_route(c).unwrap();
-    env.client.next(on).is(c, CmEvent::RouteResolved, 0);
-    moved(&mut env, &mut on, c); // route resolved
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
-    moved(&mut env, &mut on, c); // connecting
-    let s = env.server.requested(env.cs, listener);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.client.next(on).is(c, CmEvent::ConnectResponse, 0);
-    env.client.establish(c).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Established, 0);
-    moved(&mut env, &mut on, c); // established
-    env.client.disconnect(c).unwrap();
-    moved(&mut env, &mut on, c); // disconnecting
-    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
-    env.server.disconnect(s).unwrap();
-    env.client.next(on).is(c, CmEvent::Disconnected, 0);
-    moved(&mut env, &mut on, c); // in time wait
-    env.client.next(on).is(c, CmEvent::TimewaitExit, 0);
-    // A listener: events that follow the migration arrive on the new channel.
-    let other = env.server.channel();
-    env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
-    env.server.migrate(listener, env.cs, other).unwrap();
-    let again = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(again, cp, &[]).unwrap();
-    let s = env.server.requested(other, listener);
-    env.server.quiet(env.cs, SECOND);
-    // The new id is on the listener's new channel.
-    assert_eq!(env.server.migrate(s, env.cs, env.cs), EINVAL);
-    assert_eq!(env.server.migrate(s, other, env.cs), Ok(()));
-}
-
 fn an_unread_event_moves(wake_on_migrate: bool) {
     let mut env = Env::with(Config { wake_on_migrate, ..Config::default() });
     let to = env.client.channel();
@@ -156,19 +99,6 @@ fn every_event_is_an_edge_except_a_moved_one() {
 }
 
 #[test]
-fn behaviour_53_migrating_to_the_same_channel_reorders() {
-    let mut env = Env::new();
-    let (i, j) = (env.client.id(env.cc), env.client.id(env.cc));
-    for id in [i, j] {
-        env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
-    }
-    env.fabric.advance_by(SECOND);
-    env.client.migrate(i, env.cc, env.cc).unwrap();
-    env.client.next(env.cc).is(j, CmEvent::AddrResolved, 0);
-    env.client.next(env.cc).is(i, CmEvent::AddrResolved, 0);
-}
-
-#[test]
 fn behaviour_54_a_listener_migrates_with_an_unread_request() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
@@ -189,35 +119,6 @@ fn behaviour_54_a_listener_migrates_with_an_unread_request() {
     env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
     env.server.destroy(listener).unwrap();
-}
-
-#[test]
-fn behaviour_56_a_channel_that_ends_with_the_migration() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let to = env.server.channel();
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
-    env.fabric.advance_by(SECOND);
-    // Leaving synchronous mode: the private channel is closed within the call, and the new id with it.
-    env.server.migrate(listener, env.cs, to).unwrap();
-    env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
-    let (seen, waited) = env.client.next_timed(env.cc);
-    seen.is(c, CmEvent::Rejected, 28);
-    assert!(waited < SECOND);
-    assert_eq!(env.server.fetch(to), None);
-    let again = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(again, cp, &[]).unwrap();
-    env.server.requested(to, listener);
-}
-
-#[test]
-fn behaviour_46_an_empty_channel_has_nothing() {
-    let mut env = Env::new();
-    assert_eq!(env.client.fetch(env.cc), None);
-    assert!(!readable(&env.client, env.cc));
 }
 
 #[test]
@@ -250,20 +151,6 @@ fn behaviour_57_migrate_errors() {
     assert_eq!(env.client.migrate(id, a, b), EINVAL);
     assert_eq!(env.client.destroy(id), Ok(()));
     assert_eq!(env.client.migrate(id, b, a), Err(Errno::ENOENT));
-}
-
-#[test]
-fn behaviour_58_a_new_id_migrates_before_accept() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
-    let cs2 = env.server.channel();
-    env.server.migrate(s, env.cs, cs2).unwrap();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    env.client.establish(c).unwrap();
-    env.server.next(cs2).is(s, CmEvent::Established, 0);
-    env.server.quiet(env.cs, SECOND);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain, SrqCaps,
+    Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain,
+    SharedReceiveQueue as _, SrqCaps,
 };
 use cmid_proto::memory::MemoryReason;
 use cmid_proto::{Errno, IdKey, Transport};
@@ -40,6 +41,10 @@ fn each_capacity_that_is_too_large_is_named() {
         let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
         assert_eq!(made, Err(too_large(CreateCall::CreateQp, capacity, asked, max)));
     }
+    let most = Caps { max_send_sge: 32, max_recv_sge: 32, max_inline: 512, ..NOTHING };
+    assert!(device.create_qp(Attaching::bare(id), &pd, &cq, &cq, most).is_ok() && device.destroy_qp(id).is_ok());
+    assert_eq!(pd.create_srq(SrqCaps { max_wr: 1, max_sge: 27 }).map(|srq| srq.caps().max_sge), Ok(27));
+    assert!([1, 32_767].into_iter().all(|depth| device.create_cq(id, depth).is_ok()));
     let made = device.create_cq(id, 1 << 15).map(drop);
     assert_eq!(made, Err(too_large(CreateCall::CreateCq, Capacity::Depth, 32768, 32767)));
     for (max_wr, max_sge, capacity, asked, max) in

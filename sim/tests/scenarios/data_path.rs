@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, Length, Memory, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
-    WcOpcode,
+    CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Completion, Config, Cq, QpState, Remote, Rule, WcStatus};
@@ -33,36 +32,6 @@ fn connected() -> (Env, Pair) {
 }
 
 const BOTH: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
-
-#[test]
-fn send_read_and_write() {
-    let (env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register((0..64).collect::<Vec<_>>(), BOTH).unwrap();
-    let there = s.pd.register(vec![0; 64], BOTH).unwrap();
-    s.qp.post_recv(1, there.sge(8..24)).unwrap();
-    c.qp.post_send(SendWr::send(2, here.sge(0..10))).unwrap();
-    // Nothing completes before time advances.
-    ended(&mut s.recv_cq, &[]);
-    env.fabric.advance_by(SECOND);
-    ended(&mut s.recv_cq, &[(1, WcStatus::SUCCESS, WcOpcode::RECV, 10)]);
-    ended(&mut c.send_cq, &[(2, WcStatus::SUCCESS, WcOpcode::SEND, 0)]);
-    let mut bytes = [0; 12];
-    there.read(7, &mut bytes).unwrap();
-    assert_eq!(bytes, [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
-
-    let remote = Remote { addr: there.addr() + 32, rkey: there.rkey() };
-    c.qp.post_send(SendWr::write(3, here.sge(48..64), remote)).unwrap();
-    env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(3, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
-    ended(&mut s.recv_cq, &[]);
-    c.qp.post_send(SendWr::read(4, here.sge(0..32), remote)).unwrap();
-    env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(4, WcStatus::SUCCESS, WcOpcode::RDMA_READ, 32)]);
-    let back = here.deregister().unwrap().buffer.into_vec().unwrap();
-    assert_eq!(back[..16], back[48..64]);
-    assert_eq!(back[16..32], [0; 16]);
-}
 
 #[test]
 fn a_link_of_a_bandwidth_takes_a_time_for_each_byte_of_a_write_and_of_the_answer_of_a_read() {
@@ -106,28 +75,6 @@ fn a_link_of_a_bandwidth_takes_a_time_for_each_byte_of_a_write_and_of_the_answer
     c.qp.post_send(SendWr::write(7, here.sge(0..1000), remote)).unwrap();
     env.fabric.advance_by(ways);
     ended(&mut c.send_cq, &[(7, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
-}
-
-#[test]
-fn a_send_waits_for_a_receive_and_keeps_the_order() {
-    let (env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register(vec![5; 8], Access::empty()).unwrap();
-    let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
-    let remote = Remote { addr: there.addr(), rkey: there.rkey() };
-    c.qp.post_send(SendWr::write(2, here.sge(0..1), remote)).unwrap();
-    env.fabric.advance_by(SECOND * 100);
-    ended(&mut c.send_cq, &[]);
-    s.qp.post_recv(9, there.sge(0..8)).unwrap();
-    // The sender repeats it.
-    ended(&mut s.recv_cq, &[]);
-    env.fabric.advance_by(SECOND);
-    ended(&mut s.recv_cq, &[(9, WcStatus::SUCCESS, WcOpcode::RECV, 8)]);
-    ended(
-        &mut c.send_cq,
-        &[(1, WcStatus::SUCCESS, WcOpcode::SEND, 0), (2, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)],
-    );
 }
 
 #[test]
@@ -233,19 +180,6 @@ fn remote_access_is_checked() {
         );
         assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::ERR)));
     }
-}
-
-#[test]
-fn a_receive_that_is_too_short_ends_both() {
-    let (env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register(vec![0; 8], BOTH).unwrap();
-    let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    s.qp.post_recv(1, there.sge(0..7)).unwrap();
-    c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
-    env.fabric.advance_by(SECOND);
-    ended(&mut s.recv_cq, &[(1, WcStatus::LOC_QP_OP_ERR, WcOpcode::RECV, 0)]);
-    ended(&mut c.send_cq, &[(2, WcStatus::REM_OP_ERR, WcOpcode::SEND, 0)]);
 }
 
 #[test]

@@ -84,5 +84,6 @@ fn devices_and_handles_are_send() {
     send::<Fabric>();
     sync::<Fabric>();
     send::<cmid_sim::Qp>();
-    send::<cmid_sim::Mr>();
+    send::<(cmid_sim::Pd, cmid_sim::Mr, cmid_sim::Mw)>();
+    sync::<(cmid_sim::Pd, cmid_sim::Mr, cmid_sim::Mw)>();
 }

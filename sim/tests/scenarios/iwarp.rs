@@ -61,27 +61,6 @@ fn private_data_has_its_own_length_and_requests_have_no_retries() {
     }
 }
 
-#[test]
-fn a_connection_is_made_and_ends_for_both_with_one_disconnect() {
-    for disconnects in [[true, false], [false, true], [true, true]] {
-        let mut env = env();
-        let ([client, server], [client_qp, server_qp]) = established(&mut env);
-        assert_eq!((client_qp.qp.state(), server_qp.qp.state()), (Ok(QpState::RTS), Ok(QpState::RTS)));
-        if disconnects[0] {
-            env.client.disconnect(client).unwrap();
-        }
-        if disconnects[1] {
-            env.server.disconnect(server).unwrap();
-        }
-        env.client.next(env.cc).is(client, CmEvent::Disconnected, 0).carries(0, &[]);
-        env.server.next(env.cs).is(server, CmEvent::Disconnected, 0).carries(0, &[]);
-        // There is no time wait, and a second disconnect has no effect.
-        assert_eq!((env.client.disconnect(client), env.server.disconnect(server)), (Ok(()), Ok(())));
-        env.client.quiet(env.cc, SECOND);
-        env.server.quiet(env.cs, SECOND);
-    }
-}
-
 /// `siw_destroy_qp`, `siw_qp_cm_drop`.
 #[test]
 fn the_end_of_a_qp_ends_its_connection_for_both() {
@@ -233,30 +212,6 @@ fn a_bound_id_resolves_the_loopback_address_and_nobody_listens_there() {
 }
 
 #[test]
-fn a_connect_needs_a_qp_and_may_be_repeated() {
-    let mut env = env();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let client = env.client.resolved(env.cc, "10.0.0.2:7");
-    let param = env.cp();
-    assert_eq!(env.client.connect(client, param, &[]), EINVAL);
-    let _qp = env.client.qp(client);
-    env.client.connect(client, param, &[]).unwrap();
-    assert_eq!(env.server.next(env.cs).listener, Some(listener));
-}
-
-#[test]
-fn a_connect_fails_at_once_where_nobody_listens() {
-    let mut env = env();
-    let client = env.client.resolved(env.cc, "10.0.0.2:7");
-    let _qp = env.client.qp(client);
-    let param = env.cp();
-    assert_eq!(env.client.connect(client, param, &[]), Err(Errno(111)));
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    env.client.connect(client, param, &[]).unwrap();
-    assert_eq!(env.server.next(env.cs).listener, Some(listener));
-}
-
-#[test]
 fn a_reject_carries_its_data_and_is_the_only_one() {
     let mut env = env();
     let (client, server, qp) = requested(&mut env, b"may I?");
@@ -266,27 +221,6 @@ fn a_reject_carries_its_data_and_is_the_only_one() {
     assert_eq!(env.server.reject(server, &[]), EINVAL);
     let param = env.cp();
     assert_eq!(env.server.accept(server, param, &[]), EINVAL);
-}
-
-#[test]
-fn an_accept_without_a_qp_rejects_the_peer() {
-    let mut env = env();
-    let (client, server, _qp) = requested(&mut env, &[]);
-    let param = env.cp();
-    assert_eq!(env.server.accept(server, param, &[]), EINVAL);
-    env.client.next(env.cc).is(client, CmEvent::Rejected, RESET);
-}
-
-#[test]
-fn an_accept_fails_after_the_peer_has_gone() {
-    let mut env = env();
-    let (client, server, _qp) = requested(&mut env, &[]);
-    env.client.destroy(client).unwrap();
-    env.server.quiet(env.cs, SECOND);
-    let _server_qp = env.server.qp(server);
-    let param = env.cp();
-    assert_eq!(env.server.accept(server, param, &[]), Err(Errno(104)));
-    env.server.quiet(env.cs, SECOND);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Link addresses that change under ids.
 
-use cmid_proto::{CmEvent, IdKey, PortSpace};
+use cmid_proto::{CmEvent, IdKey};
 use cmid_sim::{Config, Fabric};
 
-use crate::common::{Env, SECOND, Seen, Side, ip};
+use crate::common::{SECOND, Seen, Side, ip};
 
 /// The ids that got an event of this kind and status, in the order of their creation.
 fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> Vec<IdKey> {
@@ -14,30 +14,6 @@ fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> V
     }
     told.sort();
     told
-}
-
-#[test]
-fn behaviour_79_a_bond_fails_over() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.server, env.cs);
-    let idle = side.id(on);
-    let bound = side.id(on);
-    side.bind(bound, "10.0.0.1:9").unwrap();
-    let wild = side.listener(on, "0.0.0.0:8");
-    let listening = side.listener(on, "10.0.0.2:7");
-    let resolved = side.id(on);
-    side.resolve_addr(resolved, None, "10.0.0.2:7", 100).unwrap();
-    side.next(on).is(resolved, CmEvent::AddrResolved, 0);
-    let datagrams = side.id_in(PortSpace::Udp, on);
-    side.bind(datagrams, "10.0.0.1:9").unwrap();
-    env.host.fail_over();
-    let mut expected = [bound, listening, resolved, datagrams];
-    expected.sort();
-    assert_eq!(told(|| side.fetch(on), CmEvent::AddrChange, 0), expected);
-    assert_eq!(side.resolve_route(resolved), Ok(()));
-    side.next(on).is(resolved, CmEvent::RouteResolved, 0);
-    side.quiet(on, SECOND);
-    assert!(!expected.contains(&idle) && !expected.contains(&wild));
 }
 
 #[test]

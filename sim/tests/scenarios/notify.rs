@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_proto::{CmEvent, Errno, IdKey};
+use cmid_proto::{CmEvent, IdKey};
 
-use crate::common::{EINVAL, Env, SECOND};
+use crate::common::{Env, SECOND};
 
 /// The server has accepted, and data has confirmed the connection; the client has read the answer.
 fn notified(env: &mut Env) -> (IdKey, IdKey) {
@@ -15,27 +15,6 @@ fn notified(env: &mut Env) -> (IdKey, IdKey) {
     assert_eq!(env.server.notify(s), Ok(()));
     env.server.next(env.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
     (c, s)
-}
-
-#[test]
-fn behaviour_76_notify() {
-    let mut env = Env::new();
-    let (l, c, s) = env.requested();
-    assert_eq!(env.server.notify(l), EINVAL);
-    assert_eq!(env.server.notify(s), EINVAL);
-    assert_eq!(env.client.notify(c), EINVAL);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    assert_eq!(env.client.notify(c), EINVAL);
-    assert_eq!(env.server.notify(s), Ok(()));
-    env.server.next(env.cs).is(s, CmEvent::Established, 0);
-    assert_eq!(env.server.notify(s), Err(Errno::EISCONN));
-    env.client.establish(c).unwrap();
-    env.server.quiet(env.cs, SECOND * 100);
-    env.client.disconnect(c).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
-    assert_eq!(env.server.notify(s), EINVAL);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{CmEvent, CmOption, Errno, PortSpace};
+use cmid_proto::{CmEvent, CmOption, Errno};
 use cmid_sim::{Config, Flavour};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
@@ -70,23 +70,6 @@ fn an_ipv6_wildcard_takes_ipv4_too() {
     let mut env = Env::new();
     let l = env.server.listener(env.cs, "[::]:7");
     let (_, _) = env.requested_on(l);
-}
-
-#[test]
-fn options_are_for_their_states_and_types() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    let udp = env.client.id_in(PortSpace::Udp, env.cc);
-    for id in [pair.client, udp] {
-        assert_eq!(env.client.set(id, CmOption::Tos(32)), Ok(()));
-    }
-    assert_eq!(env.client.set(pair.client, CmOption::AckTimeout(14)), Ok(()));
-    assert_eq!(env.client.set(udp, CmOption::AckTimeout(14)), EINVAL);
-    assert_eq!(env.client.set(pair.client, CmOption::AfOnly(true)), EINVAL);
-    assert_eq!(env.client.set(pair.client, CmOption::ReuseAddr(true)), Ok(()));
-    assert_eq!(env.client.set(pair.client, CmOption::ReuseAddr(false)), EINVAL);
-    assert_eq!(env.server.set(pair.listener, CmOption::Tos(1)), Ok(()));
-    assert_eq!(env.server.set(pair.listener, CmOption::ReuseAddr(true)), EINVAL);
 }
 
 /// The time of a client's unanswered disconnect, of its time wait, and of the server's time wait.

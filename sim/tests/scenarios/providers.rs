@@ -257,40 +257,6 @@ fn a_qp_without_its_id_is_flushed_and_its_peer_changes_nothing() {
     }
 }
 
-/// Of rxe: `RXE_MAX_SGE`, `RXE_MAX_INLINE_DATA`, `RXE_MAX_LOG_CQE`.
-#[test]
-fn a_device_has_limits() {
-    let mut env = Env::new();
-    let id = env.client.id(env.cc);
-    env.client.bind(id, "10.0.0.1:0").unwrap();
-    let device = &mut env.client.device;
-    for (depth, expected) in [(0, Err(Errno::EINVAL)), (1, Ok(())), (32767, Ok(())), (32768, Err(Errno::EINVAL))] {
-        assert_eq!(device.create_cq(id, depth).map(drop).map_err(Errno::from), expected, "{depth}");
-    }
-    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 64).unwrap());
-    let least = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
-    let most = Caps { max_send_sge: 32, max_recv_sge: 32, max_inline: 512, ..least };
-    for (caps, expected) in [
-        (least, Ok(())),
-        (most, Ok(())),
-        (Caps { max_send_sge: 33, ..most }, Err(Errno::EINVAL)),
-        (Caps { max_recv_sge: 33, ..most }, Err(Errno::EINVAL)),
-        (Caps { max_inline: 513, ..most }, Err(Errno::EINVAL)),
-    ] {
-        let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps);
-        assert_eq!(made.map(drop).map_err(Errno::from), expected, "{caps:?}");
-        assert_eq!(device.destroy_qp(id), expected);
-    }
-    for (max_wr, max_sge, expected) in
-        [(1, 0, Ok(0)), (1, 27, Ok(27)), (1, 28, Err(Errno::EINVAL)), (0, 1, Err(Errno::EINVAL))]
-    {
-        assert_eq!(
-            pd.create_srq(SrqCaps { max_wr, max_sge }).map(|srq| srq.caps().max_sge).map_err(Errno::from),
-            expected
-        );
-    }
-}
-
 /// Of siw: `SIW_MAX_QP_WR`, `SIW_MAX_SGE`, `SIW_MAX_INLINE`, `SIW_MAX_CQE`, `SIW_MAX_SRQ_WR`.
 #[test]
 fn an_iwarp_device_has_other_limits() {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{DataPath, QueuePair};
-use cmid_proto::{CmEvent, ConnParam, Errno};
+use cmid_proto::datapath::QueuePair;
+use cmid_proto::{CmEvent, ConnParam};
 use cmid_sim::{Config, Flavour, QpState};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
@@ -11,94 +11,6 @@ use crate::common::{EINVAL, Env, SECOND, Side, ip};
 /// The behaviours' tolerance for "after 70–85 s".
 fn about_75_seconds(waited: Duration) -> bool {
     (SECOND * 70..SECOND * 85).contains(&waited)
-}
-
-#[test]
-fn behaviour_23_the_client_goes_before_accept() {
-    for with_qp in [false, true] {
-        let mut env = Env::new();
-        let (_, c, s) = env.requested();
-        let equipment = with_qp.then(|| env.server.qp(s));
-        env.client.destroy(c).unwrap();
-        env.server.quiet(env.cs, SECOND);
-        let param = env.cp();
-        assert_eq!(env.server.accept(s, param, &[]), EINVAL);
-        env.server.quiet(env.cs, SECOND);
-        if equipment.is_none() {
-            let pd = env.server.device.alloc_pd(s).unwrap();
-            let cq = env.server.device.create_cq(s, 32).unwrap();
-            let qp = env.server.device.create_qp(
-                cmid_proto::datapath::Attaching::bare(s),
-                &pd,
-                &cq,
-                &cq,
-                cmid_sim::Caps::default(),
-            );
-            assert_eq!(qp.map(|_| ()).map_err(Errno::from), Err(Errno::EINVAL));
-        }
-        env.server.destroy(s).unwrap();
-    }
-}
-
-#[test]
-fn behaviour_24_the_client_goes_before_its_request_is_read() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
-    env.fabric.advance_by(SECOND);
-    env.client.destroy(c).unwrap();
-    env.fabric.advance_by(SECOND);
-    let s = env.server.requested(env.cs, listener);
-    let param = env.cp();
-    assert_eq!(env.server.accept(s, param, &[]), EINVAL);
-}
-
-#[test]
-fn behaviour_25_the_client_goes_without_reading_the_answer() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.fabric.advance_by(SECOND);
-    env.client.destroy(c).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Rejected, 28);
-    assert_eq!(env.server.disconnect(s), Ok(()));
-    env.server.quiet(env.cs, SECOND * 3);
-}
-
-#[test]
-fn behaviour_26_the_client_goes_after_reading_the_answer() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    env.client.destroy(c).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Rejected, 28);
-}
-
-#[test]
-fn behaviour_27_the_server_goes_before_the_client_reads() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let c_qp = env.client.qp(c);
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
-    let s = env.server.requested(env.cs, listener);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.fabric.advance_by(Duration::from_millis(300));
-    env.server.destroy(s).unwrap();
-    env.fabric.advance_by(SECOND);
-    env.client.next(env.cc).is(c, CmEvent::ConnectError, -1).carries(196, &[]);
-    assert_eq!(c_qp.qp.state(), Ok(QpState::ERR));
-    // The REJECTED makes the channel readable, but is swallowed.
-    let before = env.fabric.counters().swallowed;
-    assert_eq!(env.client.fetch(env.cc), None);
-    assert_eq!(env.fabric.counters().swallowed, before + 1);
 }
 
 #[test]
@@ -278,94 +190,15 @@ fn behaviour_33_the_third_waits_twice_if_the_second_is_read_late() {
 }
 
 #[test]
-fn behaviour_34_a_failing_listen_shrinks_the_backlog() {
+fn the_same_qp_number_on_both_sides_counts_if_it_is_0_too() {
     let mut env = Env::new();
-    let listener = env.server.id(env.cs);
-    env.server.bind(listener, "10.0.0.2:7").unwrap();
-    env.server.listen(listener, -1).unwrap();
-    assert_eq!(env.server.listen(listener, 1), EINVAL);
-    for c in [(); 2].map(|()| env.client.resolved(env.cc, "10.0.0.2:7")) {
-        let cp = env.cp();
-        env.client.connect(c, cp, &[]).unwrap();
-    }
-    env.fabric.advance_by(SECOND);
-    env.server.requested(env.cs, listener);
-    env.server.quiet(env.cs, SECOND);
-}
-
-#[test]
-fn behaviour_35_a_listener_goes_with_its_unread_requests() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let (listener, param) = (env.server.listener(env.cs, "10.0.0.2:7"), ConnParam::default());
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
-    env.fabric.advance_by(SECOND);
-    env.server.destroy(listener).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
-    env.server.quiet(env.cs, SECOND);
-}
-
-#[test]
-fn behaviour_35_requests_that_were_read_outlive_their_listener() {
-    let mut env = Env::new();
-    let (listener, c, s) = env.requested();
-    env.server.destroy(listener).unwrap();
-    env.client.quiet(env.cc, SECOND);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    env.client.establish(c).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Established, 0);
-}
-
-#[test]
-fn behaviour_36_a_neighbour_changes() {
-    let mut env = Env::new();
-    env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.host.change_link_addr();
-    env.client.next(env.cc).is(c, CmEvent::Unreachable, -110);
-    let cp = env.cp();
-    assert_eq!(env.client.connect(c, cp, &[]), Ok(()));
-}
-
-#[test]
-fn behaviour_37_a_qp_number_is_used_again() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let first = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(first, cp, &[]).unwrap();
+    env.client.connect(c, param, &[]).unwrap();
     let s = env.server.requested(env.cs, listener);
-    let param = env.cp();
     env.server.accept(s, param, &[]).unwrap();
-    env.client.next(env.cc).is(first, CmEvent::ConnectResponse, 0);
-    env.client.establish(first).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Established, 0);
-    let second = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.client.connect(second, cp, &[]).unwrap();
-    let mut seen = [env.client.next(env.cc), env.client.next(env.cc)];
-    seen.sort_by_key(|event| event.kind.code());
-    let [rejected, disconnected] = seen;
-    rejected.is(second, CmEvent::Rejected, 10);
-    disconnected.is(first, CmEvent::Disconnected, 0);
-    env.server.quiet(env.cs, SECOND);
-}
-
-#[test]
-fn behaviour_38_the_same_qp_number_on_both_sides() {
-    for qp_num in [0, 55] {
-        let mut env = Env::new();
-        let listener = env.server.listener(env.cs, "10.0.0.2:7");
-        let c = env.client.resolved(env.cc, "10.0.0.2:7");
-        let param = ConnParam { qp_num, ..ConnParam::default() };
-        env.client.connect(c, param, &[]).unwrap();
-        let s = env.server.requested(env.cs, listener);
-        env.server.accept(s, param, &[]).unwrap();
-        env.server.next(env.cs).is(s, CmEvent::Rejected, 10);
-        env.client.quiet(env.cc, SECOND);
-    }
+    env.server.next(env.cs).is(s, CmEvent::Rejected, 10);
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]

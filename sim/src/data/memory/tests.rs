@@ -104,21 +104,6 @@ fn pinned_pages_are_limited() {
 }
 
 #[test]
-fn a_pd_is_busy_while_something_belongs_to_it() {
-    let mut fixture = MemoryFixture::new(Config::default());
-    let mr = fixture.reg(RW).unwrap();
-    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Err(Errno::EBUSY));
-    fixture.memory.dereg_mr(HOST, mr).unwrap();
-    assert_eq!(fixture.memory.dereg_mr(HOST, mr), Err(Errno::ENOENT));
-    let (window, _) = fixture.memory.alloc_mw(HOST, fixture.pd).unwrap();
-    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Err(Errno::EBUSY));
-    fixture.memory.dealloc_mw(window).unwrap();
-    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Ok(()));
-    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Err(Errno::ENOENT));
-    assert_eq!(fixture.reg(RW), Err(Errno::ENOENT));
-}
-
-#[test]
 fn a_re_registration_is_checked_in_the_kernels_order() {
     let mut fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
     let (mr, none, no_pd) = (fixture.reg(Access::empty()).unwrap(), MrHandle(99), Some(PdNo(99)));
@@ -155,50 +140,6 @@ fn a_pd_of_another_host_is_none() {
 }
 
 #[test]
-fn the_counts_move_with_the_pd_and_the_same_one_is_no_change() {
-    for new_keys in [false, true] {
-        let mut fixture =
-            MemoryFixture::new(Config { rereg: Rereg::All, new_keys_on_rereg: new_keys, ..Config::default() });
-        let mr = fixture.reg(RW).unwrap();
-        let before = fixture.memory.mrs[&mr].keys;
-        fixture.rereg(mr, to_pd(fixture.pd)).unwrap();
-        assert_eq!(fixture.users(), [Some(1), Some(0)]);
-        fixture.rereg(mr, to_pd(fixture.other)).unwrap();
-        assert_eq!(fixture.users(), [Some(0), Some(1)]);
-        assert_eq!(fixture.memory.mrs[&mr].keys == before, !new_keys);
-        assert_eq!(fixture.memory.keyed.len(), 1, "the old key is gone");
-        assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Ok(()));
-        assert_eq!(fixture.memory.dealloc_pd(fixture.other), Err(Errno::EBUSY));
-        assert_eq!(fixture.memory.dereg_mr(HOST, mr), Ok(()));
-    }
-}
-
-#[test]
-fn what_a_driver_leaves() {
-    for (left, pd_of_hardware, users_after) in [
-        (Left::Old, Some(0), [0, 0]),
-        (Left::New, Some(1), [0, 0]),
-        (Left::Neither, None, [0, 0]),
-        // The count of the old PD is never decremented.
-        (Left::NeitherAndPdSwitched, None, [1, 0]),
-    ] {
-        let mut fixture = MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() });
-        let mr = fixture.reg(RW).unwrap();
-        let (config, request) = (fixture.config.clone(), to_pd(fixture.other));
-        let failed = fixture.memory.rereg_mr(&config, HOST, mr, &request, || Some((Errno::EIO, left)));
-        assert_eq!(failed, Err(Errno::EIO));
-        assert_eq!(fixture.users(), [Some(1), Some(0)], "{left:?}");
-        let pds = [fixture.pd, fixture.other];
-        let found = fixture.memory.mrs[&mr].hardware.map(|hardware| hardware.pd);
-        assert_eq!(found, pd_of_hardware.map(|at: usize| pds[at]), "{left:?}");
-        // Without a registration in hardware the MR can be deregistered, but not re-registered (hns).
-        assert_eq!(fixture.rereg(mr, to_access(RW)).is_err(), found.is_none());
-        assert_eq!(fixture.memory.dereg_mr(HOST, mr), Ok(()));
-        assert_eq!(fixture.users(), users_after.map(Some), "{left:?}");
-    }
-}
-
-#[test]
 fn remote_access_needs_bounds_rights_and_the_same_domain() {
     let mut fixture = MemoryFixture::new(Config::default());
     let mr = fixture.reg(Access::REMOTE_READ).unwrap();
@@ -224,20 +165,4 @@ fn remote_access_needs_bounds_rights_and_the_same_domain() {
     assert!(fixture.memory.for_remote(of(HOST), other, nothing, RW).is_some());
     assert!(fixture.memory.for_local_read(other, nothing).is_some());
     assert!(fixture.memory.for_local_write(other, nothing).is_some());
-}
-
-#[test]
-fn a_device_that_goes_takes_its_books_along() {
-    let mut fixture = MemoryFixture::new(Config::default());
-    let mr = fixture.reg(RW).unwrap();
-    fixture.memory.alloc_mw(HOST, fixture.pd).unwrap();
-    let far = fixture.memory.alloc_pd(HostNo(1));
-    let page = fixture.page;
-    let config = fixture.config.clone();
-    let (kept, _) = fixture.memory.reg_mr(&config, HostNo(1), far, page, RW).unwrap();
-    fixture.memory.disassociate(HOST);
-    assert_eq!(fixture.memory.dereg_mr(HOST, mr), Err(Errno::ENOENT));
-    assert_eq!(fixture.users(), [None, None]);
-    assert_eq!(fixture.memory.keyed.len(), 1);
-    assert_eq!(fixture.memory.dereg_mr(HostNo(1), kept), Ok(()));
 }

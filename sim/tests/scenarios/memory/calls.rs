@@ -1,7 +1,7 @@
 //! Which calls are made and which are refused, without faults (`semantics` 10.2, 10.3, 10.5; behaviours 80 to 82).
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
-use cmid_sim::memory::{MemoryStep, RegisterCause};
+use cmid_sim::memory::RegisterCause;
 
 use super::*;
 
@@ -29,20 +29,6 @@ fn behaviour_80_registrations_are_checked() {
     for access in [Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::RELAXED_ORDERING] {
         assert_eq!(register(8, access), Ok(()));
     }
-    fixture.users([0, 0]);
-}
-
-#[test]
-fn a_region_has_what_was_registered() {
-    let fixture = MemoryFixture::new(Config::default());
-    let mut mr = fixture.one.register([1, 2, 3], RW).unwrap();
-    assert_eq!((mr.state(), mr.access(), mr.len()), (MrState::Registered, Some(RW), 3));
-    assert_eq!(mr.lkey(), mr.rkey());
-    assert!(mr.lkey() != 0 && mr.addr() != 0);
-    fixture.users([1, 0]);
-    mr.write(1, &[7]).unwrap();
-    assert_eq!(mr.read(2, &mut [0; 2]), Err(Errno::EINVAL));
-    assert_eq!(returned(mr), memory::Returned { buffer: [1, 7, 3].into(), other: None });
     fixture.users([0, 0]);
 }
 
@@ -132,32 +118,6 @@ fn behaviour_81_a_provider_without_re_registration_changes_nothing() {
 }
 
 #[test]
-fn what_is_wrong_before_the_device_is_asked() {
-    let fixture = MemoryFixture::able();
-    let other = MemoryFixture::able();
-    let mut mr = fixture.mr();
-    for (change, reason) in [
-        (Change::default(), MemoryReason::NothingToChange),
-        (Change::default().to_buffer([]), MemoryReason::Empty),
-        (Change::default().to_access(Access::REMOTE_WRITE), MemoryReason::RemoteWithoutLocalWrite),
-        (Change::default().to_buffer([8]).to_pd(other.one.clone()), MemoryReason::OtherDevice),
-    ] {
-        let given = change.buffer.clone();
-        let ended = mr.reregister(change, ANEW);
-        assert_eq!(ended.buffer, given);
-        refused(ended.result.unwrap_err(), reason);
-        fixture.users([1, 0]);
-        other.users([0, 0]);
-    }
-    let gone = fixture.two.clone();
-    gone.dealloc().unwrap();
-    let ended = mr.reregister(Change::default().to_buffer([8]).to_pd(gone), ANEW);
-    assert_eq!(ended.buffer, Some([8].into()));
-    refused(ended.result.unwrap_err(), MemoryReason::Gone);
-    assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (1, Some(1)));
-}
-
-#[test]
 fn behaviour_82_rxe_asked_directly_changes_domain_and_rights() {
     let fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
     let mut mr = fixture.mr();
@@ -236,22 +196,4 @@ fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
     fixture.users([1, 0]);
     drop(mr);
     assert!(fixture.one.register(vec![0; 8192], RW).is_ok());
-}
-
-#[test]
-fn failures_name_their_step() {
-    let fixture = MemoryFixture::new(Config::default());
-    fixture.env.host.fail_next_registration(Errno::EAGAIN);
-    assert_eq!(fixture.one.register([1], RW).unwrap_err(), ([1].into(), MemoryError::register(Errno::EAGAIN, 1, None)));
-    let mr = fixture.mr();
-    for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINTR, Valid::Neither)] {
-        fixture.env.host.fail_next_deregistration(errno);
-        let other = fixture.mr();
-        let (other, error) = other.deregister().unwrap_err();
-        assert_eq!(error, MemoryError::Failed(memory::MemoryFailure { step: MemoryStep::Deregister, errno, valid }));
-        fixture.users([2, 0]);
-        assert_eq!(returned(other).buffer, [1; 100]);
-    }
-    drop(mr);
-    fixture.users([0, 0]);
 }

@@ -48,45 +48,6 @@ fn users(pd: &Pd, expected: u32) {
 }
 
 #[test]
-fn until_the_completion_is_polled() {
-    let (env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register([1; 8], RW).unwrap();
-    let there = s.pd.register([0; 8], RW).unwrap();
-    s.qp.post_recv(1, there.sge(0..8)).unwrap();
-    let there = pinned(there);
-    c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
-    let here = pinned(here);
-    env.fabric.advance_by(SECOND);
-    // Both are complete, but not polled.
-    let (here, there) = (pinned(here), pinned(there));
-    poll(&mut c.send_cq, 1);
-    free(here);
-    let there = pinned(there);
-    poll(&mut s.recv_cq, 1);
-    free(there);
-}
-
-#[test]
-fn each_work_request_by_itself() {
-    let (env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register([1; 8], RW).unwrap();
-    let there = s.pd.register([0; 8], RW).unwrap();
-    let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
-    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote)).unwrap();
-    c.qp.post_send(SendWr::read(2, here.sge(0..8), remote)).unwrap();
-    env.fabric.advance_by(SECOND);
-    let mut one = [Completion::default()];
-    assert_eq!(c.send_cq.poll(&mut one), Ok(1));
-    let here = pinned(here);
-    assert_eq!(c.send_cq.poll(&mut one), Ok(1));
-    free(here);
-    // The work requests do not pin the peer's memory.
-    free(there);
-}
-
-#[test]
 fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
     let (mut env, mut pair) = connected();
     let c = &mut pair.client_qp;
@@ -355,22 +316,4 @@ fn a_dropped_region_keeps_its_domain() {
     drop(qp);
     assert_eq!(cq.poll(&mut [Completion::default()]), Ok(0));
     assert_eq!(env.fabric.counters().freed_in_use, 0);
-}
-
-#[test]
-fn another_thread_may_have_the_region() {
-    fn shared<T: Send + Sync>() {}
-    shared::<(Pd, Mr, cmid_sim::Mw)>();
-    let (_lab, pair) = connected();
-    let pd = pair.client_qp.pd.clone();
-    let thread = std::thread::spawn(move || {
-        let mut mr = pd.register(vec![1; 1000], RW).unwrap();
-        assert_eq!(smaller(&mut mr).result, Ok(Way::InPlace));
-        mr
-    });
-    let mr = thread.join().unwrap();
-    users(&pair.client_qp.pd, 2);
-    let thread = std::thread::spawn(move || returned(mr).buffer);
-    assert_eq!(thread.join().unwrap(), [9]);
-    users(&pair.client_qp.pd, 1);
 }
