@@ -12,12 +12,11 @@ use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace, RequestKind,
     Time,
 };
-use cmid_sim::{Config, Cq, Fabric, Host, Qp, SimDevice};
+use cmid_sim::{Config, Cq, Fabric, Qp, SimDevice};
 
 /// Two cores, each with a host and a channel of its own.
 struct Pair {
     fabric: Fabric,
-    hosts: [Host; 2],
     sides: [Drive<SimDevice>; 2],
     channels: [ChannelKey; 2],
 }
@@ -31,7 +30,7 @@ impl Pair {
         let hosts = ["10.0.0.1", "10.0.0.2"].map(|address| fabric.host(&[address.parse().unwrap()]));
         let mut sides = hosts.each_ref().map(|host| Drive::new(host.device(), Limits::SINGLE));
         let channels = sides.each_mut().map(|drive| drive.open_channel(Acks::OnDelivery).unwrap());
-        Pair { fabric, hosts, sides, channels }
+        Pair { fabric, sides, channels }
     }
 
     /// Runs the cores and the fabric until a core has an event. Time advances to the next timer.
@@ -85,28 +84,6 @@ fn param(qp_num: u32) -> ConnParam {
 }
 
 #[test]
-fn two_cores_connect_and_part() {
-    let mut pair = Pair::new();
-    pair.listen(PortSpace::Tcp);
-    let client = pair.resolved(PortSpace::Tcp);
-    pair.sides[CLIENT].connect(client, param(1), b"hello", Time::NEVER).unwrap();
-    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
-    pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).unwrap();
-    pair.expect(CLIENT, CmEvent::ConnectResponse, 0);
-    pair.sides[CLIENT].establish(client).unwrap();
-    pair.expect(SERVER, CmEvent::Established, 0);
-    pair.sides[CLIENT].disconnect(client, Time::NEVER).unwrap();
-    pair.expect(SERVER, CmEvent::Disconnected, 0);
-    pair.sides[SERVER].disconnect(server, Time::NEVER).unwrap();
-    pair.expect(CLIENT, CmEvent::Disconnected, 0);
-    let before = pair.fabric.now();
-    let (_, event) = pair.next();
-    assert_eq!(event.cm(), Some(CmEvent::TimewaitExit));
-    let waited = pair.fabric.now().since(before);
-    assert!(waited >= Duration::from_millis(500) && waited < Duration::from_millis(600), "{waited:?}");
-}
-
-#[test]
 fn a_peer_that_does_not_answer_a_disconnect_is_given_up_after_a_minute_or_at_the_deadline() {
     for limit in [None, Some(Duration::from_secs(3))] {
         let mut pair = Pair::new();
@@ -136,82 +113,6 @@ fn a_peer_that_does_not_answer_a_disconnect_is_given_up_after_a_minute_or_at_the
             }
         }
     }
-}
-
-#[test]
-fn a_datagram_service_is_looked_up() {
-    let mut pair = Pair::new();
-    pair.listen(PortSpace::Udp);
-    let client = pair.resolved(PortSpace::Udp);
-    pair.sides[CLIENT].connect(client, param(0), b"where", Time::NEVER).unwrap();
-    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
-    pair.sides[SERVER].accept(server, param(9), b"here", Time::NEVER).unwrap();
-    let (at, event) = pair.next();
-    assert_eq!((at, event.cm(), event.private_data.len()), (CLIENT, Some(CmEvent::Established), 136));
-    assert_eq!(event.datagram.map(|found| found.qp_num), Some(9));
-    let refused = pair.resolved(PortSpace::Udp);
-    pair.sides[CLIENT].connect(refused, param(0), &[], Time::NEVER).unwrap();
-    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
-    pair.sides[SERVER].reject(server, &[]).unwrap();
-    pair.expect(CLIENT, CmEvent::Unreachable, 2);
-}
-
-#[test]
-fn a_group_is_joined_lost_and_left() {
-    let mut pair = Pair::new();
-    let id = pair.sides[CLIENT].create_id(Some(pair.channels[CLIENT]), PortSpace::Udp).unwrap();
-    pair.sides[CLIENT].bind(id, "10.0.0.1:0".parse().unwrap()).unwrap();
-    let addr: SocketAddr = "239.0.0.1:0".parse().unwrap();
-    let group = pair.sides[CLIENT].join(id, addr, false, Time::NEVER).unwrap();
-    let (_, event) = pair.next();
-    assert_eq!((event.cm(), event.group), (Some(CmEvent::MulticastJoin), Some(group)));
-    pair.hosts[CLIENT].lose_group(addr.ip());
-    let (_, event) = pair.next();
-    assert_eq!((event.cm(), event.status, event.group), (Some(CmEvent::MulticastError), -102, Some(group)));
-    pair.sides[CLIENT].leave(id, group).unwrap();
-    let again = pair.sides[CLIENT].join(id, addr, true, Time::NEVER).unwrap();
-    pair.expect(CLIENT, CmEvent::MulticastJoin, 0);
-    assert_ne!(group, again);
-}
-
-#[test]
-fn a_device_that_goes_leaves_nothing_to_do_but_to_destroy() {
-    let mut pair = Pair::new();
-    let listener = pair.listen(PortSpace::Tcp);
-    let client = pair.resolved(PortSpace::Tcp);
-    pair.sides[CLIENT].connect(client, param(1), &[], Time::NEVER).unwrap();
-    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
-    pair.hosts[SERVER].remove_device();
-    assert_eq!(pair.expect(SERVER, CmEvent::DeviceRemoval, 0), listener);
-    // No event has reported the removal of this id to the core, so it is the device that refuses.
-    assert!(pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).is_err());
-    for id in [listener, server] {
-        pair.sides[SERVER].destroy(id, Time::NEVER).unwrap();
-    }
-    pair.hosts[SERVER].add_device();
-    pair.listen(PortSpace::Tcp);
-    pair.expect(SERVER, CmEvent::ConnectRequest, 0);
-}
-
-#[test]
-fn a_message_may_stand_for_the_confirmation() {
-    let mut pair = Pair::new();
-    pair.listen(PortSpace::Tcp);
-    let client = pair.resolved(PortSpace::Tcp);
-    pair.sides[CLIENT].connect(client, param(1), &[], Time::NEVER).unwrap();
-    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
-    pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).unwrap();
-    pair.expect(CLIENT, CmEvent::ConnectResponse, 0);
-    pair.sides[SERVER].notify_established(server).unwrap();
-    assert_eq!(pair.expect(SERVER, CmEvent::Established, 0), server);
-    pair.sides[CLIENT].establish(client).unwrap();
-    pair.sides[CLIENT].teardown(client, Time::NEVER).unwrap();
-    pair.expect(SERVER, CmEvent::Disconnected, 0);
-    pair.sides[SERVER].teardown(server, Time::NEVER).unwrap();
-    let mut ends: Vec<_> = (0..3).map(|_| pair.next()).map(|(at, event)| (at, event.cm())).collect();
-    ends.sort_by_key(|(at, kind)| (*at, kind.map(CmEvent::code)));
-    let exit = Some(CmEvent::TimewaitExit);
-    assert_eq!(ends, [(CLIENT, Some(CmEvent::Disconnected)), (CLIENT, exit), (SERVER, exit)]);
 }
 
 /// Creates a QP on an id, with its CQ.
