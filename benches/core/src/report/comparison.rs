@@ -16,20 +16,19 @@ pub fn render(section: &Section) -> Result<String> {
         write!(page, " The VM's kernel was Linux {kernel}.")?;
     }
     let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
-    if !compared.is_empty() {
-        page += "\n\n| what | unit | cmid | C | ratio (quartiles) |\n| --- | --- | ---: | ---: | ---: |\n";
-        for row in &compared {
-            pair_row(&mut page, row)?;
+    for rows in of_one_unit(&compared) {
+        write!(page, "\n\n| what, in {} | cmid | C | ratio (quartiles) |\n| --- | ---: | ---: | ---: |", rows[0].unit)?;
+        for row in rows {
+            let side = |side: usize| quartiles(row.pairs.iter().map(|pair| pair[side]).collect(), &row.what);
+            let [ours, theirs] = [short(side(0)?[1]), short(side(1)?[1])];
+            let what = row.what.strip_prefix(&format!("{}: ", row.unit)).unwrap_or(&row.what);
+            write!(page, "\n| {what} | {ours} | {theirs} | {} |", ratio(row)?.0)?;
         }
     }
-    if !alone.is_empty() {
-        page += if compared.is_empty() { "\n\n" } else { "\n" };
-        page += "| what | unit | figure (quartiles) |\n| --- | --- | ---: |\n";
-        for row in &alone {
-            let figures = quartiles(row.figures.clone(), &row.what)?;
-            writeln!(page, "| {} | {} | {} |", row.what, row.unit, spread(&row.figures, figures, short))?;
-        }
+    for rows in of_one_unit(&alone) {
+        figures(&mut page, &rows)?;
     }
+    page.push('\n');
     for row in &section.rows {
         if let Some(note) = &row.note {
             write!(page, "\n- *{}*: {note}", row.what)?;
@@ -43,10 +42,49 @@ pub fn render(section: &Section) -> Result<String> {
     Ok(page)
 }
 
-fn pair_row(page: &mut String, row: &Row) -> Result<()> {
-    let side = |side: usize| quartiles(row.pairs.iter().map(|pair| pair[side]).collect(), &row.what);
-    let [ours, theirs] = [short(side(0)?[1]), short(side(1)?[1])];
-    writeln!(page, "| {} | {} | {ours} | {theirs} | {} |", row.what, row.unit, ratio(row)?.0)?;
+/// The rows of each unit, in the order of the first ones.
+fn of_one_unit<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
+    let mut tables: Vec<Vec<&Row>> = Vec::new();
+    for &row in rows {
+        match tables.iter_mut().find(|table| table[0].unit == row.unit) {
+            Some(table) => table.push(row),
+            None => tables.push(vec![row]),
+        }
+    }
+    tables
+}
+
+/// A table of figures. Where several programs did several jobs ("job: program"), it has a column for each job.
+fn figures(page: &mut String, rows: &[&Row]) -> Result<()> {
+    let named: Vec<_> = rows.iter().map(|row| row.what.rsplit_once(": ").unwrap_or((&row.what, ""))).collect();
+    let [mut jobs, mut programs]: [Vec<&str>; 2] = Default::default();
+    for &(job, program) in &named {
+        if !jobs.contains(&job) {
+            jobs.push(job);
+        }
+        if !programs.contains(&program) {
+            programs.push(program);
+        }
+    }
+    let shown =
+        |row: &Row| -> Result<String> { Ok(spread(&row.figures, quartiles(row.figures.clone(), &row.what)?, short)) };
+    let unit = &rows[0].unit;
+    if jobs.len() < 2 || programs.len() < 2 {
+        write!(page, "\n\n| what, in {unit} | figure (quartiles) |\n| --- | ---: |")?;
+        for row in rows {
+            write!(page, "\n| {} | {} |", row.what, shown(row)?)?;
+        }
+        return Ok(());
+    }
+    write!(page, "\n\n| {unit} | {} |\n| --- |{}", jobs.join(" | "), " ---: |".repeat(jobs.len()))?;
+    for program in programs {
+        write!(page, "\n| {program} |")?;
+        for job in &jobs {
+            let row = named.iter().position(|&name| name == (*job, program));
+            let cell = row.map_or(Ok("–".to_owned()), |at| shown(rows[at]))?;
+            write!(page, " {cell} |")?;
+        }
+    }
     Ok(())
 }
 
@@ -185,10 +223,27 @@ mod tests {
             {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
         let section: Section = serde_json::from_str(text).unwrap();
         let page = render(&section).unwrap();
-        assert!(page.contains("| a | µs | 2 | 2 | 1.00 (0.75–1.50) |\n"), "{page}");
-        assert!(page.contains("| b | n | 0 |"), "{page}");
+        let table = "| what, in µs | cmid | C | ratio (quartiles) |\n| --- | ---: | ---: | ---: |\n\
+                     | a | 2 | 2 | 1.00 (0.75–1.50) |\n";
+        assert!(page.contains(table), "{page}");
+        assert!(page.contains("| what, in n | figure (quartiles) |\n| --- | ---: |\n| b | 0 |"), "{page}");
         assert!(page.contains("- *a*: why"), "{page}");
         let page = targets(&[section]).unwrap();
         assert!(page.contains("| a | 1.00 (0.75–1.50) | ≤ 1.02 | not shown |\n") && !page.contains("| b |"), "{page}");
+    }
+
+    #[test]
+    fn jobs_of_several_programs_are_columns() {
+        let row = |what: &str| {
+            format!(r#"{{"what": "{what}", "unit": "n", "target": null, "exact": true, "figures": [7], "note": null}}"#)
+        };
+        let rows = ["one, twice: x", "one, twice: y", "other: x"].map(row).join(", ");
+        let section: Section =
+            serde_json::from_str(&format!(r#"{{"title": "T", "about": "", "rows": [{rows}]}}"#)).unwrap();
+        let page = render(&section).unwrap();
+        assert!(
+            page.ends_with("| n | one, twice | other |\n| --- | ---: | ---: |\n| x | 7 | 7 |\n| y | 7 | – |\n"),
+            "{page}"
+        );
     }
 }
