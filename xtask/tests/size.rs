@@ -1,4 +1,4 @@
-//! Limits on the size of crates (`xtask/budgets.txt`), files, functions and README.md. `cargo test -p xtask --test size --
+//! Limits on the size of crates (`xtask/budgets.txt`), files, functions and pages. `cargo test -p xtask --test size --
 //! --nocapture` prints the sizes beside them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
@@ -14,16 +14,27 @@ const FILE: usize = 450;
 /// In lines, from that of `fn` to that of the closing brace.
 const FUNCTION: usize = 120;
 
+/// Of code on README.md and in docs/.
+const COLUMNS: usize = 90;
+
 /// Lines: of product code, and of all.
 type Lines = [usize; 2];
 
+/// The paths of committed files, a line each.
+fn listed(patterns: &[&str]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = Command::new("git").arg("ls-files").args(patterns).current_dir(root).output().unwrap();
+    String::from_utf8(listed.stdout).unwrap()
+}
+
+/// The text of a file. One that is removed is listed until its removal is committed; its text is empty.
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap_or_default()
+}
+
 /// The committed Rust files: path and text.
 fn files() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(&root).output().unwrap();
-    let paths = String::from_utf8(listed.stdout).unwrap();
-    // A file that is removed is listed until its removal is committed.
-    paths.lines().filter_map(|path| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?))).collect()
+    listed(&["*.rs"]).lines().map(|path| (path.to_owned(), read(path))).collect()
 }
 
 /// The rows of `xtask/budgets.txt`: the folder of a crate, or `goal`, with the budgets.
@@ -131,10 +142,34 @@ fn a_function_ends_at_its_own_brace() {
     assert_eq!(found, [("pub(crate) const fn f(", 6), ("fn i()", 5), ("fn j() {", 2)]);
 }
 
+/// The pages that a reader is to finish, and the most words that each may have.
+const PAGES: [(&str, usize); 4] = [
+    ("README.md", 700),
+    ("ARCHITECTURE.md", 1200),
+    ("docs/verification.md", 1200),
+    ("docs/generated/performance.md", 1500),
+];
+
 /// As wc(1) counts them.
 #[test]
-fn the_readme_has_at_most_700_words() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
-    let words = readme.split_whitespace().count();
-    assert!((100..=700).contains(&words), "{words} words in README.md, 700 at most");
+fn a_page_has_at_most_its_words() {
+    for (page, most) in PAGES {
+        let words = read(page).split_whitespace().count();
+        assert!((100..=most).contains(&words), "{words} words in {page}, {most} at most");
+    }
+}
+
+/// What a program has written is shown as it is: recordings, and the steps of one in docs/trace.md.
+#[test]
+fn code_on_readme_and_in_docs_has_at_most_90_columns() {
+    let mut blocks = 0;
+    for page in listed(&["README.md", "docs/*.md"]).lines().filter(|page| !page.contains("/generated/")) {
+        for block in read(page).split("\n```").skip(1).step_by(2) {
+            let is_output = block.starts_with("jsonl") || page == "docs/trace.md" && block.starts_with("text");
+            let wide = block.lines().find(|line| line.chars().count() > COLUMNS && !is_output);
+            assert_eq!(wide, None, "more than {COLUMNS} columns in {page}");
+            blocks += 1;
+        }
+    }
+    assert!(blocks > 20, "{blocks} blocks of code");
 }

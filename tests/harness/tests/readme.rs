@@ -62,8 +62,10 @@ fn function<'a>(text: &'a str, head: &str) -> &'a str {
 #[test]
 fn the_functions_are_those_of_the_readme() {
     let (readme, here) = (include_str!("../../../README.md"), include_str!("readme.rs"));
+    // Lines are broken elsewhere there.
+    let plain = |text: &str| text.split_whitespace().collect::<String>().replace(",)", ")");
     for head in ["attach", "serve"] {
-        assert_eq!(function(readme, head), function(here, head));
+        assert_eq!(plain(function(readme, head)), plain(function(here, head)));
     }
 }
 
