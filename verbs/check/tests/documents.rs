@@ -15,8 +15,8 @@ Rendered from the reports of `cmid-check` in `verbs/check/results/`. Only device
 
 ```sh
 cargo install --path verbs/check --features verbs
-cmid-check                                     # each device of this machine that has an address
-cmid-check --serve --address ADDRESS           # on two machines: the server,
+cmid-check                             # each device of this machine with an address
+cmid-check --serve --address ADDRESS   # on two machines: the server,
 cmid-check --peer ADDRESS --json report.json   # and the client
 ```
 
