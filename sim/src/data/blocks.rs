@@ -80,7 +80,7 @@ impl Piece {
     /// Takes the bytes that the device has written.
     fn load(&mut self) {
         if let Some(mr) = self.mrs.first() {
-            let _: Result<(), _> = mr.copy_out(self.offset, &mut self.bytes);
+            let _: Result<(), _> = mr.read(self.offset, &mut self.bytes);
         }
     }
 

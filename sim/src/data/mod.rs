@@ -22,7 +22,6 @@ mod inject;
 pub(crate) mod library;
 mod maxima;
 pub(crate) mod memory;
-mod memory_region;
 pub(crate) mod mr;
 pub(crate) mod mw;
 pub(crate) mod notices;

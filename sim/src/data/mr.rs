@@ -1,15 +1,17 @@
 //! Memory regions.
 
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{self, Length, MemoryRegion, OfPd, PostReason, Sge};
+use cmid_proto::datapath::{self, Flag, Length, MemoryRegion, OfPd, PostReason, Sge};
 use cmid_proto::memory::{
     self, Access, Ended, MemoryCall, MemoryError, MemoryFault, MemoryOutcome, MemoryRefused, MemoryRequest,
-    MemoryTarget, MrState, Policy, Region, Returned, Traffic,
+    MemoryTarget, MrState, Policy, Region, Returned, Traffic, Way,
 };
 
 use crate::data::buffer::Buffer;
+use crate::data::bytes::{Slice, SliceMut};
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::space::{KeyedRange, Lent, Stretch};
@@ -70,42 +72,6 @@ impl Mr {
             Err(fault) => Err((Buffer::from([]), fault.into())),
         }
     }
-}
-
-impl Mr {
-    pub(super) fn change(&mut self, change: Change, policy: Policy) -> Reregistered {
-        let refused = |buffer, refused: MemoryRefused| Reregistered { result: Err(refused.into()), buffer };
-        let shared = self.fabric.shared();
-        shared.sweep();
-        let change = match change.try_map_pd(Pd::acquire) {
-            Ok(change) => change,
-            Err((change, error)) => return refused(change.buffer, error),
-        };
-        let weak = self.fabric.weak();
-        let buffer = change.buffer.map(|buffer| buffer.lend(shared, &weak));
-        let change = memory::Change { buffer, pd: change.pd, access: change.access };
-        let mut machine = self.own.machine(shared);
-        let traffic = traffic(&machine, shared);
-        if let Err((change, error)) = machine.reregister(change, policy, traffic) {
-            return refused(change.buffer.map(|lent| Buffer::given_back(&lent, shared)), error);
-        }
-        match machine.run(|call| shared.make(self.own.device, &call)) {
-            Ok(Some(Ended::Reregistered(settled))) => Reregistered {
-                result: settled.result.map_err(MemoryError::from),
-                buffer: settled.buffer.map(|lent| Buffer::given_back(&lent, shared)),
-            },
-            Ok(_) => Reregistered { result: Err(impossible(MemoryRequest::Reregister, &machine).into()), buffer: None },
-            Err(fault) => Reregistered { result: Err(fault.into()), buffer: None },
-        }
-    }
-
-    pub(super) fn give_back(self) -> Result<Returned<Buffer>, (Mr, MemoryError)> {
-        self.fabric.shared().sweep();
-        match self.own.deregister(self.fabric.shared()) {
-            Ok(returned) => Ok(returned),
-            Err(error) => Err((self, error)),
-        }
-    }
 
     /// Returns a part of it for a work request of a queue of this domain, which needs these rights.
     pub(crate) fn keyed_range(
@@ -150,6 +116,119 @@ impl Mr {
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.own.machine(self.fabric.shared())
+    }
+}
+
+impl MemoryRegion for Mr {
+    type Pd = Pd;
+    type Buffer = Buffer;
+    type Slice<'a> = Slice<'a>;
+    type SliceMut<'a> = SliceMut<'a>;
+
+    fn addr(&self) -> u64 {
+        self.stretch().addr
+    }
+
+    fn len(&self) -> usize {
+        self.stretch().len
+    }
+
+    fn lkey(&self) -> u32 {
+        self.machine().keys().map_or(0, |keys| keys.lkey)
+    }
+
+    fn rkey(&self) -> u32 {
+        self.machine().keys().map_or(0, |keys| keys.rkey)
+    }
+
+    fn state(&self) -> MrState {
+        self.machine().state()
+    }
+
+    fn access(&self) -> Option<Access> {
+        self.machine().access()
+    }
+
+    fn way(&self) -> Way {
+        self.machine().way()
+    }
+
+    fn pd(&self) -> Option<Pd> {
+        let machine = self.machine();
+        machine.pd().map(|pd| Pd::another(&self.fabric, pd.device, pd.no))
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
+        let stretch = self.part(offset, into.len())?;
+        self.fabric.with(|world| {
+            into.copy_from_slice(world.memory.space.bytes(stretch).ok_or(Errno::EINVAL)?);
+            Ok(())
+        })
+    }
+
+    fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
+        self.copy_in(offset, from)
+    }
+
+    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.load_acquire(offset)
+    }
+
+    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        let stretch = self.aligned(offset, F::LEN)?;
+        self.fabric.with(|world| F::from_slice(world.memory.space.bytes(stretch)?)).ok_or(Errno::EINVAL)
+    }
+
+    fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno> {
+        let stretch = self.aligned(offset, F::LEN)?;
+        self.fabric.with(|world| number.copy_to(world.memory.space.bytes_mut(stretch)?)).ok_or(Errno::EINVAL)
+    }
+
+    /// In the simulator the slice is a copy.
+    fn slice(&mut self) -> Result<Slice<'_>, Errno> {
+        let bytes = self.own_bytes(Access::lets_peers_write)?;
+        Ok(Slice { bytes, region: PhantomData })
+    }
+
+    /// In the simulator the bytes become visible to peers when the slice is dropped; those of a forgotten slice are
+    /// lost.
+    fn slice_mut(&mut self) -> Result<SliceMut<'_>, Errno> {
+        let (fabric, whole) = (self.fabric.clone(), self.part(0, self.len())?);
+        Ok(SliceMut { fabric, whole, bytes: self.own_bytes(|_| true)?, region: PhantomData })
+    }
+
+    fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+        let refused = |buffer, refused: MemoryRefused| Reregistered { result: Err(refused.into()), buffer };
+        let shared = self.fabric.shared();
+        shared.sweep();
+        let change = match change.try_map_pd(Pd::acquire) {
+            Ok(change) => change,
+            Err((change, error)) => return refused(change.buffer, error),
+        };
+        let weak = self.fabric.weak();
+        let buffer = change.buffer.map(|buffer| buffer.lend(shared, &weak));
+        let change = memory::Change { buffer, pd: change.pd, access: change.access };
+        let mut machine = self.own.machine(shared);
+        let traffic = traffic(&machine, shared);
+        if let Err((change, error)) = machine.reregister(change, policy, traffic) {
+            return refused(change.buffer.map(|lent| Buffer::given_back(&lent, shared)), error);
+        }
+        match machine.run(|call| shared.make(self.own.device, &call)) {
+            Ok(Some(Ended::Reregistered(settled))) => Reregistered {
+                result: settled.result.map_err(MemoryError::from),
+                buffer: settled.buffer.map(|lent| Buffer::given_back(&lent, shared)),
+            },
+            Ok(_) => Reregistered { result: Err(impossible(MemoryRequest::Reregister, &machine).into()), buffer: None },
+            Err(fault) => Reregistered { result: Err(fault.into()), buffer: None },
+        }
+    }
+
+    fn deregister(self) -> Result<Returned<Buffer>, (Mr, MemoryError)> {
+        self.fabric.shared().sweep();
+        match self.own.deregister(self.fabric.shared()) {
+            Ok(returned) => Ok(returned),
+            Err(error) => Err((self, error)),
+        }
     }
 }
 
