@@ -152,6 +152,7 @@ impl<D: DataPath> Link<D> {
         }
     }
 
+    #[allow(clippy::result_large_err, reason = "the error is kept, and the next attempt comes after a pause")]
     fn dial<P: Poller<D>>(&self, drive: &mut Driver<D, P>) -> Result<Session<Port<D>>, HandshakeError> {
         let id = drive.create_id(Some(self.channel), self.to.port_space)?;
         // Set before the route is resolved, because that sets timers of the connection manager. iWARP does not have this
