@@ -115,7 +115,7 @@ impl<D: DataPath> Agent<D> {
             EventKind::Cm(CmEvent::DeviceRemoval) | EventKind::DeadlinePassed(_) => {
                 bail!("{kind} with status {status}")
             }
-            _ => {}
+            EventKind::Cm(_) | EventKind::Migrated | EventKind::Destroyed | EventKind::Left => {}
         }
         Ok(())
     }
