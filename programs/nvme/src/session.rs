@@ -60,7 +60,8 @@ impl Session {
                     let queues = self.initiator.controller().map_or(0, |controller| controller.queues());
                     let away = self.initiator.queues_on_reactors();
                     let of_them = if away > 0 { format!(", {away} of them on other reactors") } else { String::new() };
-                    eprintln!("connected: {queues} I/O queues{of_them}");
+                    let lends = if self.initiator.lends() { "; memory is lent" } else { "" };
+                    eprintln!("connected: {queues} I/O queues{of_them}{lends}");
                 }
                 Happened::Lost(loss) => eprintln!("lost: {loss}; connects again"),
                 Happened::Event(event) => eprintln!("event: {event}"),

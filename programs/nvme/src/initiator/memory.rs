@@ -10,6 +10,8 @@ pub(super) struct Memory<D: DataPath> {
     pub(super) pd: D::Pd,
     /// Made when a controller is live for the first time.
     pub(super) pool: Option<Pool<D::Piece>>,
+    /// Whether blocks are lent on the present connections.
+    pub(super) lends: bool,
 }
 
 impl<D: DataPath> Memory<D> {
@@ -18,13 +20,14 @@ impl<D: DataPath> Memory<D> {
         let nic = device.device_of(id)?;
         let it = match memory.take().filter(|memory| memory.nic == nic) {
             Some(it) => it,
-            None => Memory { pd: device.alloc_pd_on(&nic)?, nic, pool: None },
+            None => Memory { pd: device.alloc_pd_on(&nic)?, nic, pool: None, lends: false },
         };
         Ok(memory.insert(it))
     }
 
     /// Makes `count` blocks of `len` bytes, if there are none. `lends` says whether windows are to be bound to them.
     pub(super) fn make_blocks(&mut self, count: usize, len: usize, lends: bool) -> Result<(), MemoryError> {
+        self.lends = lends;
         if self.pool.is_none() && count > 0 {
             let access = if lends { Access::MW_BIND } else { Access::empty() };
             let bytes = vec![0; count.saturating_mul(len)];

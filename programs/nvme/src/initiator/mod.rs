@@ -240,6 +240,12 @@ impl<D: DataPath> Initiator<D> {
         block.map_or_else(|| vec![0; len].into(), |block| Buffer::of(block, len))
     }
 
+    /// Whether registered memory is not copied: the device has memory windows, and the target has kept no key of a read.
+    #[must_use]
+    pub fn lends(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.lends && memory.pool.is_some())
+    }
+
     /// Submits a command, with its data in a `Vec<u8>` or in memory of [`Initiator::buffer`]. Its end follows
     /// ([`Initiator::next_ended`]). It waits while there is no controller.
     ///
