@@ -34,7 +34,7 @@ connected() { [ "$(grep -c '^connected' /tmp/errors)" -ge "$1" ] || fail "it was
 # Long commands lend memory to the target, which may have it when the connection ends.
 for kind in "" --write; do
     echo "--- the target goes and comes back while it has memory of the application $kind"
-    in_background initiator bench $kind --io-size 32768 --seconds 8 --queue-depth 8 -i 4 --reactors 2 -c 1 -l 30 -k 2
+    in_background initiator bench $kind --io-size 32768 --seconds 8 --queue-depth 8 -i 4 --reactors 2 -c 1 -l 30
     unlink_port
     sleep 2
     link_port
@@ -44,7 +44,7 @@ for kind in "" --write; do
 done
 
 echo "--- the target goes for good"
-in_background initiator bench --seconds 20 -c 1 -l 3 -k 2
+in_background initiator bench --seconds 20 -c 1 -l 3
 unlink_port
 ended 1
 told "the time limit has passed\|the peer has refused"
@@ -64,7 +64,7 @@ connected 2
 target=10.99.0.1
 
 echo "--- a namespace goes and comes back"
-in_background initiator connect --seconds 4 -k 2
+in_background initiator connect --seconds 4
 echo 0 >$config/subsystems/$nqn/namespaces/1/enable
 sleep 1
 echo 1 >$config/subsystems/$nqn/namespaces/1/enable
