@@ -155,7 +155,7 @@
 //!
 //! # Configuration
 //!
-//! [`Fabric::rule`] loses, delays and doubles messages, and cuts hosts off. [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
+//! [`Fabric::rule`] loses, delays and doubles messages, cuts hosts off, and makes links narrow. [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
 //! hosts and devices, and two defects of all kernels that can be switched off. [`Host`] injects faults and changes:
 //! its link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
@@ -177,6 +177,7 @@
 //!   The simulator is stricter, to find programs that do not read a channel until it is empty.
 //! - Each call and each message is processed at once and atomically. Races between threads inside the kernel, and the
 //!   stale pointers of its migration, do not occur.
+//! - A link has no bandwidth unless a [`Rule`] gives it one.
 //! - Time-outs are exact; the kernel's are up to 5 % longer.
 //! - Every /24 or /64 is one network on one wire. A host has one device for all of its networks, unless it is created with
 //!   several ([`Fabric::host_with_devices`]). If two hosts have the same address, the first one answers.
