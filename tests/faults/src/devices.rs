@@ -13,12 +13,15 @@ use std::time::{Duration, Instant};
 use cmid_harness::{Check, Disturbance, Env, Fixture, Side};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
-use crate::fixture::{MOMENT, SOON};
+use crate::fixture::{MOMENT, SOON, STANDS};
 use crate::link::other;
-use crate::{FaultFixture, Link};
+use crate::{Expected, FaultFixture, Link};
 
 /// The line noted when both devices work.
 pub(crate) const FINE: &str = "the devices: can send and receive";
+
+/// Nothing remains of the fault once it is repaired.
+pub(crate) const RECOVERED: Expected = Expected::Always(&["all is well again", FINE, STANDS]);
 
 /// Only a new device helps.
 pub(crate) const NONE: &str = "no new connection until the device is deleted and added again";

@@ -115,7 +115,7 @@ fn render() -> String {
 
 fn in_words(observed: &Expected) -> String {
     match observed {
-        Expected::Always(line) => (*line).to_owned(),
+        Expected::Always(lines) => lines.join("<br>"),
         Expected::OneOf(lines) => lines.join(" *or* "),
         Expected::Backend { librdmacm, kernel } => format!("{librdmacm}<br>on the kernel backend: {kernel}"),
         Expected::By { v6_1, v6_12 } => {

@@ -10,14 +10,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::faults;
 use crate::Expected::{Always, Backend};
 use crate::Phase;
+use crate::fixture::STANDS;
 
 /// The addresses of a device that this process has not opened yet: rxe0 of the VM.
 const UNOPENED: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2))];
 
 faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
     no_descriptor_for_a_driver [All Fast 60] "a device is opened and a driver is made, with 0, 1, 2, ... descriptors left" => [
-        Always("with too few: EMFILE; with enough: ok"),
-        Always("a new connection: stands"),
+        Always(&["with too few: EMFILE; with enough: ok", STANDS]),
     ] |s| {
         let env = s.b.env;
         let mut few = 0;
@@ -37,9 +37,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_channel [All Fast 60] "a channel is opened" => [
-        Always("open_channel with none left: EMFILE"),
-        Always("open_channel with one left: ok"),
-        Always("a new connection: stands"),
+        Always(&["open_channel with none left: EMFILE", "open_channel with one left: ok", STANDS]),
     ] |s| {
         let drive = s.b.client.drive();
         let none = with_free(0, || drive.open_channel(Acks::OnDelivery))?;
@@ -52,10 +50,10 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_an_id [All Fast 60] "ids are created, on a channel and in synchronous mode" => [
-        Always("create_id on a channel: ok"),
-        Always("create_id in synchronous mode: EMFILE"),
-        Always("with descriptors again: create_id in synchronous mode: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "create_id on a channel: ok", "create_id in synchronous mode: EMFILE",
+            "with descriptors again: create_id in synchronous mode: ok", STANDS,
+        ]),
     ] |s| {
         let channel = s.b.client.channel;
         let drive = s.b.client.drive();
@@ -68,10 +66,9 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_listener [All Fast 60] "an id is to listen" => [
-        Always("listen: EMFILE"),
-        Always("the id is bound"),
-        Always("with descriptors again: listen: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "listen: EMFILE", "the id is bound", "with descriptors again: listen: ok", STANDS,
+        ]),
     ] |s| {
         let (address, channel) = (s.b.address, s.b.server.channel);
         let drive = s.b.server.drive();
@@ -86,11 +83,10 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_migration [All Fast 60] "a connected id is to go into synchronous mode" => [
-        Always("migrate into synchronous mode: EMFILE"),
-        Always("migrate to a channel: ok"),
-        Always("client: disconnect: ok"),
-        Always("client: DEADLINE_PASSED(disconnect)"),
-        Always("server: DISCONNECTED"),
+        Always(&[
+            "migrate into synchronous mode: EMFILE", "migrate to a channel: ok", "client: disconnect: ok",
+            "client: DEADLINE_PASSED(disconnect)", "server: DISCONNECTED",
+        ]),
     ] |s| {
         let ids = s.reach(Phase::Connected)?;
         let drive = s.b.client.drive();
@@ -106,9 +102,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.go_on(Phase::Connected, ids)
     }
     no_descriptor_for_a_connection [All Fast 60] "a connection is made, from resolve_addr to disconnect" => [
-        Always("connection: stands; it needs none"),
-        Always("server: DISCONNECTED"),
-        Always("a new connection: stands"),
+        Always(&["connection: stands; it needs none", "server: DISCONNECTED", STANDS]),
     ] |s| {
         s.b.listen()?;
         let hold = Held::all_but(0)?;
@@ -120,8 +114,9 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_queue_pair [Epoll Fast 60] "a CQ and a QP are made" => [
-        Always("create_cq and create_qp: EMFILE"),
-        Always("with descriptors again: create_cq and create_qp: ok"),
+        Always(&[
+            "create_cq and create_qp: EMFILE", "with descriptors again: create_cq and create_qp: ok",
+        ]),
     ] |s| {
         let id = s.b.listen().and_then(|_| s.b.resolved())?;
         let pd = s.b.pd(Side::Client)?;
@@ -142,8 +137,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
             librdmacm: "with descriptors again: bind: EINVAL",
             kernel: "with descriptors again: bind: refused, EINVAL",
         },
-        Always("another id: bind: ok"),
-        Always("a new connection: stands"),
+        Always(&["another id: bind: ok", STANDS]),
     ] |s| {
         let channel = s.b.client.channel;
         let drive = s.b.client.drive();
@@ -162,12 +156,11 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_resolved_device [Epoll Fast 60] "an address resolves to a device that the process has not opened yet" => [
-        Always("resolve_addr: ok"),
+        Always(&["resolve_addr: ok"]),
         Backend { librdmacm: "client: ADDR_ERROR (-EPERM)", kernel: "client: ADDR_RESOLVED" },
-        Always("with descriptors again"),
-        Always("another id: resolve_addr: ok"),
-        Always("client: ADDR_RESOLVED"),
-        Always("a new connection: stands"),
+        Always(&[
+            "with descriptors again", "another id: resolve_addr: ok", "client: ADDR_RESOLVED", STANDS,
+        ]),
     ] |s| {
         let channel = s.b.client.channel;
         let drive = s.b.client.drive();

@@ -5,139 +5,99 @@ use cmid_proto::Time;
 
 use super::faults;
 use crate::Expected::{Always, OneOf};
-use crate::fixture::AT_ONCE;
+use crate::fixture::{AT_ONCE, STANDS};
 use crate::peer::{Killed, Peer, Role, expect_line};
 use crate::{FaultFixture, Phase};
 
 faults! { "The peer is killed (SIGKILL)";
     client_killed_while_bound [Epoll Fast 60] "a client that has bound an id" => [
-        Always("it is killed"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", STANDS]),
     ] |s| { client(s, Phase::Bound) }
     client_killed_with_the_address_resolved [Epoll Fast 60] "a client that has resolved the address" => [
-        Always("it is killed"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", STANDS]),
     ] |s| { client(s, Phase::AddrResolved) }
     client_killed_with_the_route_resolved [Epoll Fast 60] "a client that has resolved the route" => [
-        Always("it is killed"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", STANDS]),
     ] |s| { client(s, Phase::RouteResolved) }
     client_killed_with_its_request_unread [Epoll Fast 60] "a client whose request is unread" => [
-        Always("it is killed"),
-        Always("server: CONNECT_REQUEST"),
-        Always("server: accept: EINVAL"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", "server: CONNECT_REQUEST", "server: accept: EINVAL", STANDS]),
     ] |s| { client(s, Phase::Unread) }
     client_killed_with_its_request_read [All Fast 60] "a client whose request is read and not answered" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("it is killed"),
-        Always("server: accept: EINVAL"),
-        Always("a new connection: stands"),
+        Always(&["server: CONNECT_REQUEST", "it is killed", "server: accept: EINVAL", STANDS]),
     ] |s| { client(s, Phase::Requested) }
     client_killed_with_the_answer_unread [Epoll Fast 60] "a client that has not read the answer" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("it is killed"),
+        Always(&["server: CONNECT_REQUEST", "it is killed"]),
         OneOf(&["server: REJECTED (reason 28)", "server: REJECTED (reason 4)"]),
-        Always("server: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&["server: disconnect: ok", STANDS]),
     ] |s| { client(s, Phase::Accepted) }
     client_killed_with_the_answer_read [Epoll Fast 60] "a client that has not confirmed the answer" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("it is killed"),
-        Always("server: REJECTED (reason 28)"),
-        Always("server: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: CONNECT_REQUEST", "it is killed", "server: REJECTED (reason 28)", "server: disconnect: ok",
+            STANDS,
+        ]),
     ] |s| { client(s, Phase::Responded) }
     client_killed_while_connected [All Fast 60] "a client that is connected" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: ESTABLISHED"),
-        Always("it is killed"),
-        Always("server: DISCONNECTED"),
-        Always("server: disconnect: ok"),
-        Always("server: TIMEWAIT_EXIT"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: ESTABLISHED", "it is killed", "server: DISCONNECTED",
+            "server: disconnect: ok", "server: TIMEWAIT_EXIT", STANDS,
+        ]),
     ] |s| { client(s, Phase::Connected) }
     client_killed_while_disconnecting [Epoll Fast 60] "a client that has disconnected" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: ESTABLISHED"),
-        Always("it is killed"),
-        Always("server: DISCONNECTED"),
-        Always("server: disconnect: ok"),
-        Always("server: TIMEWAIT_EXIT"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: ESTABLISHED", "it is killed", "server: DISCONNECTED",
+            "server: disconnect: ok", "server: TIMEWAIT_EXIT", STANDS,
+        ]),
     ] |s| { client(s, Phase::Disconnecting) }
     client_killed_after_a_migration [Epoll Fast 60] "a client with an event pending, migrated" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: ESTABLISHED"),
-        Always("it is killed"),
-        Always("server: DISCONNECTED, TIMEWAIT_EXIT"),
-        Always("server: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: ESTABLISHED", "it is killed", "server: DISCONNECTED, TIMEWAIT_EXIT",
+            "server: disconnect: ok", STANDS,
+        ]),
     ] |s| {
         client_in(s, Killed { role: Role::Client, phase: Phase::Connected, migrated: true })
     }
     server_killed_while_listening [Epoll Fast 60] "a server that listens" => [
-        Always("it is killed"),
-        Always("client: REJECTED (reason 8)"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", "client: REJECTED (reason 8)", "client: disconnect: ok", STANDS]),
     ] |s| { server(s, Phase::Bound) }
     server_killed_with_a_request_unread [All Fast 60] "a server that has not read the request" => [
-        Always("it is killed"),
-        Always("client: REJECTED (reason 28)"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", "client: REJECTED (reason 28)", "client: disconnect: ok", STANDS]),
     ] |s| { server(s, Phase::Unread) }
     server_killed_with_a_request_migrated [Epoll Fast 60] "a server that has not read the request, its listener migrated with it" => [
-        Always("it is killed"),
-        Always("client: REJECTED (reason 28)"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", "client: REJECTED (reason 28)", "client: disconnect: ok", STANDS]),
     ] |s| {
         server_in(s, Killed { role: Role::Server, phase: Phase::Unread, migrated: true })
     }
     server_killed_with_a_request_read [Epoll Fast 60] "a server that has read the request and not answered" => [
-        Always("it is killed"),
-        Always("client: REJECTED (reason 28)"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&["it is killed", "client: REJECTED (reason 28)", "client: disconnect: ok", STANDS]),
     ] |s| { server(s, Phase::Requested) }
     server_killed_with_its_answer_unread [Epoll Fast 60] "a server whose answer is unread" => [
-        Always("it is killed"),
-        Always("client: CONNECT_RESPONSE, REJECTED (reason 28)"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "it is killed", "client: CONNECT_RESPONSE, REJECTED (reason 28)", "client: disconnect: ok", STANDS,
+        ]),
     ] |s| { server(s, Phase::Accepted) }
     server_killed_with_its_answer_read [Epoll Fast 60] "a server whose answer is not confirmed" => [
-        Always("client: CONNECT_RESPONSE"),
-        Always("it is killed"),
-        Always("client: REJECTED (reason 28)"),
-        Always("client: establish: refused, EINVAL"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "client: CONNECT_RESPONSE", "it is killed", "client: REJECTED (reason 28)",
+            "client: establish: refused, EINVAL", "client: disconnect: ok", STANDS,
+        ]),
     ] |s| { server(s, Phase::Responded) }
     server_killed_while_connected [All Fast 60] "a server that is connected" => [
-        Always("client: CONNECT_RESPONSE"),
-        Always("it is killed"),
-        Always("client: DISCONNECTED"),
-        Always("client: disconnect: ok"),
-        Always("client: TIMEWAIT_EXIT"),
-        Always("a new connection: stands"),
+        Always(&[
+            "client: CONNECT_RESPONSE", "it is killed", "client: DISCONNECTED", "client: disconnect: ok",
+            "client: TIMEWAIT_EXIT", STANDS,
+        ]),
     ] |s| { server(s, Phase::Connected) }
     server_killed_while_disconnecting [Epoll Fast 60] "a server that has disconnected" => [
-        Always("client: CONNECT_RESPONSE"),
-        Always("it is killed"),
-        Always("client: DISCONNECTED"),
-        Always("client: disconnect: ok"),
-        Always("client: TIMEWAIT_EXIT"),
-        Always("a new connection: stands"),
+        Always(&[
+            "client: CONNECT_RESPONSE", "it is killed", "client: DISCONNECTED", "client: disconnect: ok",
+            "client: TIMEWAIT_EXIT", STANDS,
+        ]),
     ] |s| { server(s, Phase::Disconnecting) }
     server_killed_after_a_migration [Epoll Fast 60] "a server with an event pending on its connection, migrated" => [
-        Always("client: CONNECT_RESPONSE"),
-        Always("it is killed"),
-        Always("client: DISCONNECTED, TIMEWAIT_EXIT"),
-        Always("client: disconnect: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "client: CONNECT_RESPONSE", "it is killed", "client: DISCONNECTED, TIMEWAIT_EXIT",
+            "client: disconnect: ok", STANDS,
+        ]),
     ] |s| {
         server_in(s, Killed { role: Role::Server, phase: Phase::Connected, migrated: true })
     }

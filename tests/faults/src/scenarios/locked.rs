@@ -9,7 +9,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::faults;
 use crate::Expected::Always;
-use crate::fixture::in_words;
+use crate::fixture::{STANDS, in_words};
 
 /// The limit, and a size that fits into it once but not twice.
 const LIMIT: u64 = 64 << 10;
@@ -17,10 +17,10 @@ const HALF: usize = 40 << 10;
 
 faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOCK)";
     no_locked_memory_to_register [All Fast 60] "memory is registered" => [
-        Always("the first registration: ok"),
-        Always("a second one: ENOMEM, the buffer comes back"),
-        Always("when the first is gone: ok"),
-        Always("a new connection: stands"),
+        Always(&[
+            "the first registration: ok", "a second one: ENOMEM, the buffer comes back", "when the first is gone: ok",
+            STANDS,
+        ]),
     ] |s| {
         let pd = s.b.pd(Side::Client)?;
         let own = pd.clone();
@@ -42,10 +42,9 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         s.anew()
     }
     no_locked_memory_to_register_anew [Epoll Fast 60] "memory is re-registered by a new registration, to a larger buffer" => [
-        Always("reregister: ENOMEM"),
-        Always("the new buffer: comes back"),
-        Always("the registration: Registered, 40 KiB"),
-        Always("a new connection: stands"),
+        Always(&[
+            "reregister: ENOMEM", "the new buffer: comes back", "the registration: Registered, 40 KiB", STANDS,
+        ]),
     ] |s| {
         let pd = s.b.pd(Side::Client)?;
         let own = pd.clone();
@@ -67,8 +66,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         s.anew()
     }
     no_locked_memory_for_a_queue_pair [Epoll Fast 60] "a connection with a CQ and a QP is prepared, all of it" => [
-        Always("create_cq and create_qp, when no more can be registered (true): ok"),
-        Always("a new connection: stands"),
+        Always(&["create_cq and create_qp, when no more can be registered (true): ok", STANDS]),
     ] |s| {
         let env = s.b.env;
         // A channel is usable only by a thread with the rights with which it was opened (`ib_safe_file_access`), so

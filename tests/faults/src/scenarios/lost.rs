@@ -8,7 +8,7 @@ use cmid_proto::{CmEvent, EventKind, IdKey, PortSpace, Time};
 use super::faults;
 use crate::Expected::{Always, OneOf};
 use crate::filter::{Loss, Message};
-use crate::fixture::{AT_ONCE, SOON, in_brief};
+use crate::fixture::{AT_ONCE, SOON, STANDS, in_brief};
 use crate::{FaultFixture, Phase};
 
 /// The time after which the kernel retransmits, in seconds: 4.6, on Linux 6.1 6.1.
@@ -20,11 +20,10 @@ const PROVOKED: Duration = Duration::from_secs(15);
 
 faults! { "Messages of the connection manager are lost";
     req_once [Epoll Fast 60] "the first REQ" => [
-        Always("it is lost"),
-        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
-        Always("server: accept: ok"),
-        Always("client: CONNECT_RESPONSE"),
-        Always("server: ESTABLISHED"),
+        Always(&[
+            "it is lost", "server: CONNECT_REQUEST, after 3 to 25 s", "server: accept: ok",
+            "client: CONNECT_RESPONSE", "server: ESTABLISHED",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
         s.b.listen()?;
@@ -36,10 +35,9 @@ faults! { "Messages of the connection manager are lost";
         stands(s, client, server)
     }
     req_always [All Fast 60] "every REQ" => [
-        Always("client: DEADLINE_PASSED(connect)"),
-        Always("client: destroy: ok"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "client: DEADLINE_PASSED(connect)", "client: destroy: ok", "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
         s.b.listen()?;
@@ -52,10 +50,9 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     mra_once [Epoll Fast 60] "the first MRA, while the server takes its time" => [
-        Always("it is lost"),
-        Always("server: accept: ok"),
-        Always("client: CONNECT_RESPONSE"),
-        Always("server: ESTABLISHED"),
+        Always(&[
+            "it is lost", "server: accept: ok", "client: CONNECT_RESPONSE", "server: ESTABLISHED",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
         let ids = s.reach(Phase::Requested)?;
@@ -64,11 +61,9 @@ faults! { "Messages of the connection manager are lost";
         accepted_late(s, ids.client, ids.server)
     }
     mra_always [Epoll Fast 60] "every MRA, while the server takes its time" => [
-        Always("server: accept: ok"),
-        Always("client: CONNECT_RESPONSE"),
-        Always("server: ESTABLISHED"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: accept: ok", "client: CONNECT_RESPONSE", "server: ESTABLISHED", "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
         let ids = s.reach(Phase::Requested)?;
@@ -77,11 +72,10 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     rej_once [Epoll Fast 60] "the first REJ" => [
-        Always("server: reject: ok"),
-        Always("it is lost"),
-        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
-        Always("server: reject: ok"),
-        Always("client: REJECTED (reason 28)"),
+        Always(&[
+            "server: reject: ok", "it is lost", "server: CONNECT_REQUEST, after 3 to 25 s", "server: reject: ok",
+            "client: REJECTED (reason 28)",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Rej)?;
         let ids = s.reach(Phase::Requested)?;
@@ -93,11 +87,10 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, 0..=9).map(drop)
     }
     rej_always [Epoll Fast 60] "every REJ" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: reject: ok"),
-        Always("client: DEADLINE_PASSED(connect)"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: reject: ok", "client: DEADLINE_PASSED(connect)", "all is well again",
+            STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Rej)?;
         s.b.listen()?;
@@ -112,10 +105,9 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     rep_once [Epoll Fast 60] "the first REP" => [
-        Always("server: accept: ok"),
-        Always("it is lost"),
-        Always("client: CONNECT_RESPONSE, after 3 to 25 s"),
-        Always("server: ESTABLISHED"),
+        Always(&[
+            "server: accept: ok", "it is lost", "client: CONNECT_RESPONSE, after 3 to 25 s", "server: ESTABLISHED",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
         let ids = s.reach(Phase::Requested)?;
@@ -125,13 +117,10 @@ faults! { "Messages of the connection manager are lost";
         confirmed(s, ids.client, ids.server, RESENT)
     }
     rep_always [All Fast 60] "every REP" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: accept: ok"),
-        Always("client: DEADLINE_PASSED(connect)"),
-        Always("server: DEADLINE_PASSED(accept)"),
-        Always("client: destroy: ok"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: accept: ok", "client: DEADLINE_PASSED(connect)",
+            "server: DEADLINE_PASSED(accept)", "client: destroy: ok", "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
         s.b.listen()?;
@@ -146,14 +135,12 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     rep_always_to_the_end [Epoll Slow 300] "every REP, and nobody sets a deadline" => [
-        Always("server: accept: ok"),
-        Always("server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"),
+        Always(&["server: accept: ok", "server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"]),
         // The client may send the REQ again after the server has given up. The kernel takes it for a new request, whose
         // destruction rejects it.
         OneOf(&["a repeated REQ: a new request", "a repeated REQ: none"]),
         OneOf(&["client: UNREACHABLE (-ETIMEDOUT)", "client: REJECTED (reason 28)"]),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&["all is well again", STANDS]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
         let ids = s.reach(Phase::Requested)?;
@@ -175,8 +162,7 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     rtu_once [Epoll Fast 60] "the first RTU" => [
-        Always("it is lost"),
-        Always("server: ESTABLISHED, after 3 to 25 s"),
+        Always(&["it is lost", "server: ESTABLISHED, after 3 to 25 s"]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
@@ -187,9 +173,7 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Server, server, RESENT).map(drop)
     }
     rtu_once_with_data [All Fast 60] "the RTU; data arrives, and the server says so by notify_established" => [
-        Always("it is lost"),
-        Always("server: notify_established: ok"),
-        Always("server: ESTABLISHED"),
+        Always(&["it is lost", "server: notify_established: ok", "server: ESTABLISHED"]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
@@ -203,13 +187,10 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Server, server, 0..=2).map(drop)
     }
     rtu_always [All Fast 60] "every RTU" => [
-        Always("server: accept: ok"),
-        Always("client: CONNECT_RESPONSE"),
-        Always("server: DEADLINE_PASSED(accept)"),
-        Always("server: destroy: ok"),
-        Always("client: REJECTED (reason 28)"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: accept: ok", "client: CONNECT_RESPONSE", "server: DEADLINE_PASSED(accept)",
+            "server: destroy: ok", "client: REJECTED (reason 28)", "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Requested)?;
@@ -222,9 +203,9 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     rtu_always_to_the_end [Epoll Slow 300] "every RTU, and nobody sets a deadline" => [
-        Always("server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s", "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
@@ -235,9 +216,7 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     dreq_once [Epoll Fast 60] "the first DREQ" => [
-        Always("it is lost"),
-        Always("server: DISCONNECTED, after 3 to 25 s"),
-        Always("client: DISCONNECTED"),
+        Always(&["it is lost", "server: DISCONNECTED, after 3 to 25 s", "client: DISCONNECTED"]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
         let ids = s.reach(Phase::Connected)?;
@@ -250,10 +229,9 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, 0..=9).map(drop)
     }
     dreq_always [All Fast 60] "every DREQ" => [
-        Always("client: DEADLINE_PASSED(disconnect)"),
-        Always("client: destroy: ok"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "client: DEADLINE_PASSED(disconnect)", "client: destroy: ok", "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
         let ids = s.reach(Phase::Connected)?;
@@ -264,8 +242,7 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     drep_once [Epoll Fast 60] "the first DREP; the server then destroys its id" => [
-        Always("it is lost"),
-        Always("client: DISCONNECTED, after 3 to 25 s"),
+        Always(&["it is lost", "client: DISCONNECTED, after 3 to 25 s"]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Disconnecting)?;
@@ -278,9 +255,9 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, RESENT).map(drop)
     }
     drep_once_and_the_id_is_kept [Epoll Slow 300] "the first DREP; the server keeps its id" => [
-        Always("it is lost"),
-        Always("server: TIMEWAIT_EXIT"),
-        Always("client: DISCONNECTED (-ETIMEDOUT), after 55 to 125 s"),
+        Always(&[
+            "it is lost", "server: TIMEWAIT_EXIT", "client: DISCONNECTED (-ETIMEDOUT), after 55 to 125 s",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Disconnecting)?;
@@ -291,11 +268,10 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, GIVEN_UP).map(drop)
     }
     drep_always [All Fast 60] "every DREP" => [
-        Always("server: DISCONNECTED"),
-        Always("client: DEADLINE_PASSED(disconnect)"),
-        Always("server: TIMEWAIT_EXIT"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: DISCONNECTED", "client: DEADLINE_PASSED(disconnect)", "server: TIMEWAIT_EXIT",
+            "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Connected)?;
@@ -307,12 +283,10 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     drep_always_in_a_teardown [All Fast 60] "every DREP, while the client tears down" => [
-        Always("server: DISCONNECTED"),
-        Always("client: DEADLINE_PASSED(teardown)"),
-        Always("server: TIMEWAIT_EXIT"),
-        Always("client: closed"),
-        Always("all is well again"),
-        Always("a new connection: stands"),
+        Always(&[
+            "server: DISCONNECTED", "client: DEADLINE_PASSED(teardown)", "server: TIMEWAIT_EXIT", "client: closed",
+            "all is well again", STANDS,
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Connected)?;
@@ -326,10 +300,9 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     sidr_req_once [Epoll Fast 60] "the first lookup of datagrams (SIDR_REQ)" => [
-        Always("it is lost"),
-        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
-        Always("server: accept: ok"),
-        Always("client: ESTABLISHED"),
+        Always(&[
+            "it is lost", "server: CONNECT_REQUEST, after 3 to 25 s", "server: accept: ok", "client: ESTABLISHED",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::SidrReq)?;
         let client = ready_for_lookup(s)?;
@@ -341,12 +314,10 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, client, 0..=9).map(drop)
     }
     sidr_rep_once [Epoll Fast 60] "the first answer to a lookup (SIDR_REP)" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: accept: ok"),
-        Always("it is lost"),
-        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
-        Always("server: accept: ok"),
-        Always("client: ESTABLISHED"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: accept: ok", "it is lost", "server: CONNECT_REQUEST, after 3 to 25 s",
+            "server: accept: ok", "client: ESTABLISHED",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
         let client = ready_for_lookup(s)?;
@@ -361,11 +332,10 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, client, 0..=9).map(drop)
     }
     sidr_rep_always [All Fast 60] "every answer to a lookup (SIDR_REP)" => [
-        Always("server: CONNECT_REQUEST"),
-        Always("server: accept: ok"),
-        Always("client: DEADLINE_PASSED(connect)"),
-        Always("server: CONNECT_REQUEST"),
-        Always("client: destroy: ok"),
+        Always(&[
+            "server: CONNECT_REQUEST", "server: accept: ok", "client: DEADLINE_PASSED(connect)",
+            "server: CONNECT_REQUEST", "client: destroy: ok",
+        ]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
         let client = ready_for_lookup(s)?;
