@@ -55,43 +55,12 @@ impl Kind {
 
     /// The new id of a CONNECT_REQUEST.
     pub(crate) const fn child(self) -> Option<IdNo> {
-        match self {
-            Kind::ConnectRequest(child) => Some(child),
-            Kind::AddrResolved
-            | Kind::AddrError
-            | Kind::RouteResolved
-            | Kind::ConnectResponse
-            | Kind::Unreachable
-            | Kind::Rejected
-            | Kind::ConnectError
-            | Kind::Established
-            | Kind::Disconnected
-            | Kind::TimewaitExit
-            | Kind::DeviceRemoval
-            | Kind::AddrChange
-            | Kind::MulticastJoin(_)
-            | Kind::MulticastError(_) => None,
-        }
+        if let Kind::ConnectRequest(child) = self { Some(child) } else { None }
     }
 
     /// The membership of a multicast event.
     pub(crate) const fn group(self) -> Option<GroupKey> {
-        match self {
-            Kind::MulticastJoin(group) | Kind::MulticastError(group) => Some(group),
-            Kind::AddrResolved
-            | Kind::AddrError
-            | Kind::RouteResolved
-            | Kind::ConnectRequest(_)
-            | Kind::ConnectResponse
-            | Kind::Unreachable
-            | Kind::Rejected
-            | Kind::ConnectError
-            | Kind::Established
-            | Kind::Disconnected
-            | Kind::TimewaitExit
-            | Kind::DeviceRemoval
-            | Kind::AddrChange => None,
-        }
+        if let Kind::MulticastJoin(group) | Kind::MulticastError(group) = self { Some(group) } else { None }
     }
 }
 

@@ -36,40 +36,24 @@ pub(crate) enum IbState {
 impl IbState {
     /// Whether the kernel provides QP attributes for INIT (`cm_init_qp_init_attr`).
     pub(crate) const fn gives_init(self) -> bool {
-        match self {
+        matches!(
+            self,
             IbState::ReqSent
-            | IbState::MraReqRcvd
-            | IbState::MraReqSent
-            | IbState::RepSent
-            | IbState::MraRepRcvd
-            | IbState::MraRepSent
-            | IbState::Established => true,
-            IbState::Idle
-            | IbState::DreqSent
-            | IbState::DreqRcvd
-            | IbState::Timewait
-            | IbState::SidrReqSent
-            | IbState::SidrReqRcvd => false,
-        }
+                | IbState::MraReqRcvd
+                | IbState::MraReqSent
+                | IbState::RepSent
+                | IbState::MraRepRcvd
+                | IbState::MraRepSent
+                | IbState::Established
+        )
     }
 
     /// Whether the kernel provides QP attributes for RTR and RTS (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`).
     pub(crate) const fn gives_ready(self) -> bool {
-        match self {
-            IbState::MraReqSent
-            | IbState::RepSent
-            | IbState::MraRepRcvd
-            | IbState::MraRepSent
-            | IbState::Established => true,
-            IbState::Idle
-            | IbState::ReqSent
-            | IbState::MraReqRcvd
-            | IbState::DreqSent
-            | IbState::DreqRcvd
-            | IbState::Timewait
-            | IbState::SidrReqSent
-            | IbState::SidrReqRcvd => false,
-        }
+        matches!(
+            self,
+            IbState::MraReqSent | IbState::RepSent | IbState::MraRepRcvd | IbState::MraRepSent | IbState::Established
+        )
     }
 }
 
