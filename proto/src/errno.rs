@@ -5,6 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::text::ParseError;
+use crate::words::debug_in_words;
 
 /// A Linux `errno`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,11 +57,7 @@ impl fmt::Display for Errno {
     }
 }
 
-impl fmt::Debug for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_in_words!(Errno);
 
 impl FromStr for Errno {
     type Err = ParseError;

@@ -1,6 +1,7 @@
 //! Completions.
 
-use core::fmt;
+use super::numbers::names;
+use crate::words::debug_in_words;
 
 /// A completion (`struct ibv_wc`). It has the layout of the C structure, so libibverbs can fill it in place.
 ///
@@ -92,47 +93,32 @@ bitflags::bitflags! {
 #[repr(transparent)]
 pub struct WcOpcode(pub u32);
 
-impl WcOpcode {
+names! { WcOpcode, other "opcode";
     /// A send, or a datagram.
-    pub const SEND: WcOpcode = WcOpcode(0);
+    SEND = 0;
     /// An RDMA write, with or without immediate data.
-    pub const RDMA_WRITE: WcOpcode = WcOpcode(1);
+    RDMA_WRITE = 1;
     /// An RDMA read.
-    pub const RDMA_READ: WcOpcode = WcOpcode(2);
+    RDMA_READ = 2;
     /// An atomic compare and swap.
-    pub const COMP_SWAP: WcOpcode = WcOpcode(3);
+    COMP_SWAP = 3;
     /// An atomic fetch and add.
-    pub const FETCH_ADD: WcOpcode = WcOpcode(4);
+    FETCH_ADD = 4;
     /// The bind of a memory window.
-    pub const BIND_MW: WcOpcode = WcOpcode(5);
+    BIND_MW = 5;
     /// The invalidation of a memory window.
-    pub const LOCAL_INV: WcOpcode = WcOpcode(6);
+    LOCAL_INV = 6;
     /// A receive that a send has consumed.
-    pub const RECV: WcOpcode = WcOpcode(128);
+    RECV = 128;
     /// A receive that a write with immediate data has consumed. The data is in the memory that the write named.
-    pub const RECV_RDMA_WITH_IMM: WcOpcode = WcOpcode(129);
+    RECV_RDMA_WITH_IMM = 129;
+}
 
+impl WcOpcode {
     /// Whether this is an opcode of a receive: `IBV_WC_RECV` is a bit that all of them have.
     #[must_use]
     pub const fn is_recv(self) -> bool {
         self.0 & WcOpcode::RECV.0 != 0
-    }
-}
-
-impl fmt::Display for WcOpcode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            WcOpcode::SEND => "SEND",
-            WcOpcode::RDMA_WRITE => "RDMA_WRITE",
-            WcOpcode::RDMA_READ => "RDMA_READ",
-            WcOpcode::COMP_SWAP => "COMP_SWAP",
-            WcOpcode::FETCH_ADD => "FETCH_ADD",
-            WcOpcode::BIND_MW => "BIND_MW",
-            WcOpcode::LOCAL_INV => "LOCAL_INV",
-            WcOpcode::RECV => "RECV",
-            WcOpcode::RECV_RDMA_WITH_IMM => "RECV_RDMA_WITH_IMM",
-            WcOpcode(other) => return write!(f, "opcode {other}"),
-        })
     }
 }
 
@@ -142,76 +128,46 @@ impl fmt::Display for WcOpcode {
 #[repr(transparent)]
 pub struct WcStatus(pub u32);
 
-/// In words: the [`Debug`](fmt::Debug) form of a completion shows why its request has failed.
-impl fmt::Debug for WcStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// The `Debug` form of a completion shows why its request has failed.
+debug_in_words!(WcStatus);
 
-impl WcStatus {
+names! { WcStatus, other "status";
     /// Success.
-    pub const SUCCESS: WcStatus = WcStatus(0);
+    SUCCESS = 0, "success";
     /// The message is longer than the receive that was posted for it, or than the device can send.
-    pub const LOC_LEN_ERR: WcStatus = WcStatus(1);
+    LOC_LEN_ERR = 1, "local length error";
     /// The QP cannot do the operation.
-    pub const LOC_QP_OP_ERR: WcStatus = WcStatus(2);
+    LOC_QP_OP_ERR = 2, "local QP operation error";
     /// An end-to-end context failed.
-    pub const LOC_EEC_OP_ERR: WcStatus = WcStatus(3);
+    LOC_EEC_OP_ERR = 3, "local EE context operation error";
     /// The local memory is not registered, is of another PD, or lacks a right.
-    pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
+    LOC_PROT_ERR = 4, "local protection error";
     /// The QP was in its error state, or entered it before the request was complete.
-    pub const WR_FLUSH_ERR: WcStatus = WcStatus(5);
+    WR_FLUSH_ERR = 5, "work request flushed";
     /// The memory window cannot be bound with these parameters.
-    pub const MW_BIND_ERR: WcStatus = WcStatus(6);
+    MW_BIND_ERR = 6, "memory window bind error";
     /// The peer sent an invalid response.
-    pub const BAD_RESP_ERR: WcStatus = WcStatus(7);
+    BAD_RESP_ERR = 7, "bad response";
     /// The local memory of a receive cannot be used.
-    pub const LOC_ACCESS_ERR: WcStatus = WcStatus(8);
+    LOC_ACCESS_ERR = 8, "local access error";
     /// The peer found the request invalid: its receive is too short, or an atomic operation is not aligned.
-    pub const REM_INV_REQ_ERR: WcStatus = WcStatus(9);
+    REM_INV_REQ_ERR = 9, "remote invalid request error";
     /// The memory of the peer does not permit the access.
-    pub const REM_ACCESS_ERR: WcStatus = WcStatus(10);
+    REM_ACCESS_ERR = 10, "remote access error";
     /// The peer cannot complete the operation.
-    pub const REM_OP_ERR: WcStatus = WcStatus(11);
+    REM_OP_ERR = 11, "remote operation error";
     /// The peer does not respond.
-    pub const RETRY_EXC_ERR: WcStatus = WcStatus(12);
+    RETRY_EXC_ERR = 12, "transport retry counter exceeded";
     /// The peer had no receive posted in any of the RNR retries.
-    pub const RNR_RETRY_EXC_ERR: WcStatus = WcStatus(13);
+    RNR_RETRY_EXC_ERR = 13, "RNR retry counter exceeded";
     /// The peer aborted the operation.
-    pub const REM_ABORT_ERR: WcStatus = WcStatus(16);
+    REM_ABORT_ERR = 16, "remote aborted";
     /// The QP has failed.
-    pub const FATAL_ERR: WcStatus = WcStatus(19);
+    FATAL_ERR = 19, "fatal error";
     /// The response took too long.
-    pub const RESP_TIMEOUT_ERR: WcStatus = WcStatus(20);
+    RESP_TIMEOUT_ERR = 20, "response timeout";
     /// Another failure of the device.
-    pub const GENERAL_ERR: WcStatus = WcStatus(21);
-}
-
-impl fmt::Display for WcStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            WcStatus::SUCCESS => "success",
-            WcStatus::LOC_LEN_ERR => "local length error",
-            WcStatus::LOC_QP_OP_ERR => "local QP operation error",
-            WcStatus::LOC_EEC_OP_ERR => "local EE context operation error",
-            WcStatus::LOC_PROT_ERR => "local protection error",
-            WcStatus::WR_FLUSH_ERR => "work request flushed",
-            WcStatus::MW_BIND_ERR => "memory window bind error",
-            WcStatus::BAD_RESP_ERR => "bad response",
-            WcStatus::LOC_ACCESS_ERR => "local access error",
-            WcStatus::REM_INV_REQ_ERR => "remote invalid request error",
-            WcStatus::REM_ACCESS_ERR => "remote access error",
-            WcStatus::REM_OP_ERR => "remote operation error",
-            WcStatus::RETRY_EXC_ERR => "transport retry counter exceeded",
-            WcStatus::RNR_RETRY_EXC_ERR => "RNR retry counter exceeded",
-            WcStatus::REM_ABORT_ERR => "remote aborted",
-            WcStatus::FATAL_ERR => "fatal error",
-            WcStatus::RESP_TIMEOUT_ERR => "response timeout",
-            WcStatus::GENERAL_ERR => "general error",
-            WcStatus(other) => return write!(f, "status {other}"),
-        })
-    }
+    GENERAL_ERR = 21, "general error";
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What a device can do, and what its ports are.
 
 use alloc::string::String;
-use core::fmt;
 use core::net::Ipv6Addr;
 
 use super::Maxima;
+use super::numbers::names;
 
 /// What a device can do (ibv_query_device(3)).
 #[doc(alias("ibv_query_device", "ibv_device_attr"))]
@@ -154,27 +154,15 @@ impl PortAttrs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortState(pub u32);
 
-impl PortState {
+names! { PortState, other "port state";
     /// No link.
-    pub const DOWN: PortState = PortState(1);
+    DOWN = 1;
     /// The link is being configured.
-    pub const INIT: PortState = PortState(2);
+    INIT = 2;
     /// The link is configured, and carries no data yet.
-    pub const ARMED: PortState = PortState(3);
+    ARMED = 3;
     /// It works.
-    pub const ACTIVE: PortState = PortState(4);
-}
-
-impl fmt::Display for PortState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            PortState::DOWN => "DOWN",
-            PortState::INIT => "INIT",
-            PortState::ARMED => "ARMED",
-            PortState::ACTIVE => "ACTIVE",
-            PortState(other) => return write!(f, "port state {other}"),
-        })
-    }
+    ACTIVE = 4;
 }
 
 /// What a port is connected to (`IBV_LINK_LAYER_*`).

@@ -55,6 +55,7 @@ mod layer;
 mod lent;
 mod maxima;
 mod memory_region;
+mod numbers;
 #[cfg(feature = "std")]
 mod parts;
 #[cfg(feature = "std")]

@@ -278,12 +278,6 @@ impl fmt::Display for Length {
     }
 }
 
-impl fmt::Debug for Length {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// Access rights in words, with the bits that have no name.
 struct Rights(Access);
 
@@ -311,7 +305,7 @@ impl BatchError {
     }
 }
 
-debug_in_words!(PostError, PostReason, BatchError);
+debug_in_words!(PostError, PostReason, BatchError, Length);
 
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use super::numbers::names;
+
 /// The length of the global route header (GRH) before each datagram in the receive buffer, in bytes
 /// (`struct ibv_grh`). [`Completion::byte_len`](super::Completion::byte_len) includes it. If
 /// [`WcFlags::GRH`](super::WcFlags::GRH) is not set, these bytes have no meaning.
@@ -63,36 +65,21 @@ impl fmt::Display for Unpolled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QpState(pub u32);
 
-impl QpState {
+names! { QpState, other "QP state";
     /// Created; nothing can be posted.
-    pub const RESET: QpState = QpState(0);
+    RESET = 0;
     /// Receives can be posted. The state before the connection is established.
-    pub const INIT: QpState = QpState(1);
+    INIT = 1;
     /// It receives.
-    pub const RTR: QpState = QpState(2);
+    RTR = 2;
     /// It receives and sends. The state of a connection.
-    pub const RTS: QpState = QpState(3);
+    RTS = 3;
     /// The send queue drains (iWARP after a disconnect).
-    pub const SQD: QpState = QpState(4);
+    SQD = 4;
     /// The send queue has failed.
-    pub const SQE: QpState = QpState(5);
+    SQE = 5;
     /// All work requests are flushed. The state after a disconnect.
-    pub const ERR: QpState = QpState(6);
-}
-
-impl fmt::Display for QpState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            QpState::RESET => "RESET",
-            QpState::INIT => "INIT",
-            QpState::RTR => "RTR",
-            QpState::RTS => "RTS",
-            QpState::SQD => "SQD",
-            QpState::SQE => "SQE",
-            QpState::ERR => "ERR",
-            QpState(other) => return write!(f, "QP state {other}"),
-        })
-    }
+    ERR = 6;
 }
 
 /// An address in the memory of the peer, for RDMA and atomic operations.
