@@ -12,29 +12,24 @@ use crate::time::Time;
 impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Makes a request on an id, and the calls that follow.
     pub(super) fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        let of = RequestOf { id, request: &request, deadline };
-        match self.core.first_part(self.now.get(), &of) {
-            Ok(Part::Uncalled) => {
-                // The step is told after its effect, and before the calls that follow from it.
-                let made = self.make_calls(Some(&of), Part::Uncalled);
-                self.record(Step::Submit { id, request, deadline, result: Ok(()) });
-                self.follow();
-                made
-            }
-            Ok(part) => {
-                self.record(Step::Submit { id, request, deadline, result: Ok(()) });
-                self.make(Some(&of), part)
-            }
-            Err(refused) => {
-                self.record(Step::Submit { id, request, deadline, result: Err(refused) });
-                Err(Error::Refused(refused))
-            }
+        let part = self.core.first_part(self.now.get(), RequestOf { id, request: &request, deadline });
+        let result = part.as_ref().map(drop).map_err(|&refused| refused);
+        // The step of a request without a call is told after its effect, and before the calls that follow from it.
+        let is_uncalled = matches!(part, Ok(Part::Uncalled { .. }));
+        if !is_uncalled {
+            self.record(Step::Submit { id, request, deadline, result });
         }
+        let made = self.make_calls(part?);
+        if is_uncalled {
+            self.record(Step::Submit { id, request, deadline, result });
+        }
+        self.follow();
+        made
     }
 
     /// Makes the calls of a request, and those that follow from it.
-    pub(super) fn make(&mut self, of: Option<&RequestOf<'_>>, part: Part) -> Result<Progress, Error> {
-        let made = self.make_calls(of, part);
+    pub(super) fn make(&mut self, part: Part<'_>) -> Result<Progress, Error> {
+        let made = self.make_calls(part);
         self.follow();
         made
     }
@@ -49,7 +44,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     #[cold]
     fn make_following(&mut self) {
         while let Some(part) = self.core.next_part() {
-            let made = self.make_calls(None, part);
+            let made = self.make_calls(part);
             self.note_fault(&made);
         }
     }
@@ -58,7 +53,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     pub(super) fn destroy_child(&mut self) -> bool {
         let Some(id) = self.core.next_child_id() else { return false };
         self.record(Step::Child { id });
-        let made = self.make(None, Part::Destroy { id, asked: None });
+        let made = self.make(Part::Destroy { id, asked: None });
         self.note_fault(&made);
         true
     }
@@ -70,10 +65,10 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 
     /// Makes the calls of a request, one after the other.
-    fn make_calls(&mut self, of: Option<&RequestOf<'_>>, mut part: Part) -> Result<Progress, Error> {
+    fn make_calls(&mut self, mut part: Part<'_>) -> Result<Progress, Error> {
         loop {
-            let call = self.core.call_of(of, &part);
-            let private_data = part.private_data(of);
+            let call = self.core.call_of(&part);
+            let private_data = part.private_data();
             let outcome = match &call {
                 Some(call) => {
                     self.record(Step::Call { call, private_data });
@@ -81,7 +76,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 }
                 None => Ok(()),
             };
-            match self.core.end_of(of, &part, outcome) {
+            match self.core.end_of(&part, outcome) {
                 Following::Next(next) => {
                     self.record_outcome(call.as_ref(), outcome, None);
                     part = next;

@@ -30,7 +30,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let begun = self.core.open_part(acks);
         self.record(Step::OpenChannel { acks, result: begun.map(|(channel, _)| channel) });
         let (channel, part) = begun?;
-        self.make(None, part).map(|_| channel)
+        self.make(part).map(|_| channel)
     }
 
     /// Closes an event channel that no id uses.
@@ -41,7 +41,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let begun = self.core.close_part(channel);
         self.record(Step::CloseChannel { channel, result: begun.map(drop) });
-        self.make(None, begun?).map(drop)
+        self.make(begun?).map(drop)
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -53,7 +53,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let begun = self.core.create_part(channel, port_space);
         self.record(Step::CreateId { channel, port_space, result: begun.map(|(id, _)| id) });
         let (id, part) = begun?;
-        self.make(None, part).map(|_| id)
+        self.make(part).map(|_| id)
     }
 
     /// Binds an id to a local address (rdma_bind_addr(3)).

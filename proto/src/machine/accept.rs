@@ -2,7 +2,7 @@
 //! accept makes two calls: the first migrates the id to the channel that delivers its events.
 
 use super::Core;
-use super::begun::{Following, Part};
+use super::begun::{Following, Part, RequestOf};
 use crate::call::Outcome;
 use crate::cells::Cell;
 use crate::id::Id;
@@ -25,19 +25,19 @@ impl Core {
     }
 
     /// Returns the first part of an accept: the migration that precedes it, or the accept itself.
-    pub(super) fn accept_part(&self, id: IdKey, cell: Cell) -> Part {
-        let moves = self.ids.get(id).is_some_and(|id| id.device_channel != id.channel);
-        if moves { Part::MoveToAccept { cell } } else { Part::Request { cell, timeout_ms: 0 } }
+    pub(super) fn accept_part<'r>(&self, of: RequestOf<'r>, cell: Cell) -> Part<'r> {
+        let moves = self.ids.get(of.id).is_some_and(|id| id.device_channel != id.channel);
+        if moves { Part::MoveToAccept { of, cell } } else { Part::Request { of, cell, timeout_ms: 0 } }
     }
 
     /// Handles the return of that migration. If it has failed, the id is as before, and the accept can be repeated.
-    pub(super) fn moved_to_accept(&mut self, key: IdKey, cell: Cell, outcome: Outcome) -> Following {
+    pub(super) fn moved_to_accept<'r>(&mut self, of: RequestOf<'r>, cell: Cell, outcome: Outcome) -> Following<'r> {
         if let Err(errno) = outcome {
-            return self.failed(key, RequestKind::Migrate, errno);
+            return self.failed(of.id, RequestKind::Migrate, errno);
         }
-        if let Some(to) = self.channel(key) {
-            self.set_channels(key, to, to);
+        if let Some(to) = self.channel(of.id) {
+            self.set_channels(of.id, to, to);
         }
-        Following::Next(Part::Request { cell, timeout_ms: 0 })
+        Following::Next(Part::Request { of, cell, timeout_ms: 0 })
     }
 }

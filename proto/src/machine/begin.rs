@@ -2,7 +2,7 @@
 //! their own.
 
 use super::Core;
-use super::begun::{Begun, DONE, Following, Part, RequestOf, Unacked};
+use super::begun::{Begun, done, Following, Part, RequestOf, Unacked};
 use crate::cells::{Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::deadlines::Deadlines;
@@ -38,9 +38,8 @@ impl Core {
         request: &'r Request<'r>,
         deadline: Time,
     ) -> Result<Begun<'c, 'r>, Refused> {
-        let of = RequestOf { id, request, deadline };
-        let part = self.first_part(now, &of)?;
-        Ok(Begun::new(self, Some(of), part))
+        let part = self.first_part(now, RequestOf { id, request, deadline })?;
+        Ok(Begun::new(self, part))
     }
 
     /// Decides on a request, and returns its first part.
@@ -48,44 +47,44 @@ impl Core {
     /// # Errors
     /// [`Refused`].
     #[inline(always)]
-    pub(crate) fn first_part(&self, now: Time, of: &RequestOf<'_>) -> Result<Part, Refused> {
-        let RequestOf { id, request, deadline } = *of;
-        let request_kind = request.request_kind();
-        let cell = match self.decide(now, of, request_kind) {
+    pub(crate) fn first_part<'r>(&self, now: Time, of: RequestOf<'r>) -> Result<Part<'r>, Refused> {
+        let request_kind = of.request.request_kind();
+        let cell = match self.decide(now, &of, request_kind) {
             Ok(cell) => cell,
-            Err(reason) => return Err(self.refusal(id, request_kind, reason)),
+            Err(reason) => return Err(self.refusal(of.id, request_kind, reason)),
         };
         if cell.has(Effects::RARE) {
-            return Ok(self.first_part_of_several(id, request, cell));
+            return Ok(self.first_part_of_several(of, cell));
         }
         let resolves = matches!(request_kind, RequestKind::ResolveAddr | RequestKind::ResolveRoute);
-        let timeout_ms = if resolves { kernel_timeout(now, deadline) } else { 0 };
-        Ok(Part::Request { cell, timeout_ms })
+        let timeout_ms = if resolves { kernel_timeout(now, of.deadline) } else { 0 };
+        Ok(Part::Request { of, cell, timeout_ms })
     }
 
     /// Returns the first part of a request that is not always exactly one call.
-    fn first_part_of_several(&self, id: IdKey, request: &Request<'_>, cell: Cell) -> Part {
+    fn first_part_of_several<'r>(&self, of: RequestOf<'r>, cell: Cell) -> Part<'r> {
+        let RequestOf { id, request, .. } = of;
         if let Request::Accept { .. } = request {
-            self.accept_part(id, cell)
+            self.accept_part(of, cell)
         } else if let Request::Listen { backlog } = *request {
             self.listen_part(id, backlog)
         } else if let Request::Migrate { to } = *request {
-            self.migrate_part(id, to).unwrap_or(Part::Uncalled)
+            self.migrate_part(id, to).unwrap_or(Part::Uncalled { of })
         } else if let Request::Join { .. } = request {
-            Part::Join
+            Part::Join { of }
         } else if let Request::Leave { group } = *request {
-            self.leave_part(id, group).unwrap_or(Part::Uncalled)
+            self.leave_part(id, group).unwrap_or(Part::Uncalled { of })
         } else if let Request::DestroyNow = request {
             Part::Destroy { id, asked: Some(Unacked::Waived) }
         } else if matches!(request, Request::Destroy) && self.ids.get(id).is_some_and(Id::is_free) {
             Part::Destroy { id, asked: Some(Unacked::Refused) }
         } else {
-            Part::Uncalled
+            Part::Uncalled { of }
         }
     }
 
     /// Carries out a request that makes no call, or waits for acks before its call.
-    pub(super) fn uncalled(&mut self, of: &RequestOf<'_>) -> Following {
+    pub(super) fn uncalled(&mut self, of: &RequestOf<'_>) -> Following<'static> {
         let RequestOf { id, request, deadline, .. } = *of;
         if let Request::Migrate { to } = *request {
             return self.migrate_uncalled(id, to, deadline);
@@ -98,7 +97,7 @@ impl Core {
         } else if let Some(id) = self.ids.get_mut(id) {
             id.has_qp = matches!(request, Request::AttachQp);
         }
-        DONE
+        done()
     }
 
     /// Records that an id is on an iWARP device: the [rules of events](crate::Transport::event_rule) that differ there
@@ -155,9 +154,9 @@ impl Core {
     }
 
     /// Applies the failure of a request that is one call.
-    pub(super) fn request_failed(&mut self, of: &RequestOf<'_>, errno: Errno) -> Following {
+    pub(super) fn request_failed(&mut self, of: &RequestOf<'_>, errno: Errno) -> Following<'static> {
         let (key, request_kind) = (of.id, of.request.request_kind());
-        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        let Some(id) = self.ids.get_mut(key) else { return done() };
         note(id, of.request, false);
         let next = table::after_failure(id.state, request_kind, errno);
         self.set_state(key, next);
@@ -167,7 +166,7 @@ impl Core {
         self.failed_because(key, request_kind, errno)
     }
 
-    fn failed_because(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Following {
+    fn failed_because(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Following<'static> {
         let mut failure = self.failure(key, request_kind.name(), errno);
         failure.cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
         failure.into()

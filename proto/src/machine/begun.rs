@@ -17,8 +17,7 @@ use crate::time::Time;
 #[must_use = "the call is to be made, and its outcome to be reported"]
 pub struct Begun<'c, 'r> {
     core: &'c mut Core,
-    of: Option<RequestOf<'r>>,
-    part: Part,
+    part: Part<'r>,
 }
 
 /// Private data may be secret.
@@ -51,7 +50,7 @@ pub enum Progress {
 /// One call of a request: what the call is made of, and what its outcome changes. Between [`Core::call_of`] and
 /// [`Core::end_of`] the core must not change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum Part<'r> {
     /// An application opens a channel.
     Open {
         channel: ChannelKey,
@@ -76,17 +75,23 @@ pub(crate) enum Part {
     },
     /// A request that is one call.
     Request {
+        of: RequestOf<'r>,
         cell: Cell,
         /// The kernel's own timeout for a resolve.
         timeout_ms: i32,
     },
     /// A request that makes no call, or waits for acks before its call.
-    Uncalled,
+    Uncalled {
+        of: RequestOf<'r>,
+    },
     /// An accept migrates the id off its listener's channel first.
     MoveToAccept {
+        of: RequestOf<'r>,
         cell: Cell,
     },
-    Join,
+    Join {
+        of: RequestOf<'r>,
+    },
     /// A listen opens the id's own channel, migrates the id to it, and listens.
     OpenToListen {
         channel: ChannelKey,
@@ -145,8 +150,8 @@ pub(crate) struct RequestOf<'r> {
 }
 
 impl<'c, 'r> Begun<'c, 'r> {
-    pub(super) fn new(core: &'c mut Core, of: Option<RequestOf<'r>>, part: Part) -> Self {
-        Begun { core, of, part }
+    pub(super) fn new(core: &'c mut Core, part: Part<'r>) -> Self {
+        Begun { core, part }
     }
 
     /// Returns the call to make. `None` for a request that makes no call, or waits for acks before its call: report
@@ -154,13 +159,13 @@ impl<'c, 'r> Begun<'c, 'r> {
     #[must_use]
     #[inline(always)]
     pub fn call(&self) -> Option<Call> {
-        self.core.call_of(self.of.as_ref(), &self.part)
+        self.core.call_of(&self.part)
     }
 
     /// Returns the private data to send with the call; empty for most calls.
     #[must_use]
     pub fn private_data(&self) -> &'r [u8] {
-        self.part.private_data(self.of.as_ref())
+        self.part.private_data()
     }
 
     /// Returns the core, which has not changed yet.
@@ -173,50 +178,43 @@ impl<'c, 'r> Begun<'c, 'r> {
     /// it. [`Error::Fault`]: the device could not close a channel or destroy an id that nobody knows any more.
     #[inline(always)]
     pub fn end(self, outcome: Outcome) -> Flow<'c, 'r> {
-        let Begun { core, of, part } = self;
-        match core.end_of(of.as_ref(), &part, outcome) {
-            Following::Next(part) => Flow::Next(Begun { core, of, part }),
+        match self.core.end_of(&self.part, outcome) {
+            Following::Next(part) => Flow::Next(Begun { part, ..self }),
             Following::Done(progress) => Flow::Done(Ok(progress)),
             Following::Failed(error) => Flow::Done(Err(error)),
         }
     }
 }
 
-impl Part {
+impl<'r> Part<'r> {
     /// Returns the private data to send with the call.
-    pub(crate) fn private_data<'r>(&self, of: Option<&RequestOf<'r>>) -> &'r [u8] {
-        match (self, of) {
-            (Part::Request { .. }, Some(of)) => of.request.private_data(),
-            _ => &[],
-        }
+    pub(crate) fn private_data(&self) -> &'r [u8] {
+        if let Part::Request { of, .. } = self { of.request.private_data() } else { &[] }
     }
 }
 
 impl Core {
-    /// Applies the outcome of a call of the request `of`.
+    /// Applies the outcome of a call.
     #[inline(always)]
-    pub(crate) fn end_of(&mut self, of: Option<&RequestOf<'_>>, part: &Part, outcome: Outcome) -> Following {
-        if let (Some(of), &Part::Request { cell, .. }, Ok(())) = (of, part, outcome) {
-            self.requested(of, cell);
-            return DONE;
+    pub(crate) fn end_of<'r>(&mut self, part: &Part<'r>, outcome: Outcome) -> Following<'r> {
+        if let (Part::Request { of, cell, .. }, Ok(())) = (part, outcome) {
+            self.requested(of, *cell);
+            return done();
         }
-        self.end_of_other(of, part, outcome)
+        self.end_of_other(part, outcome)
     }
 
     /// As [`end_of`](Core::end_of), for a call that has failed, or is not the whole request.
-    fn end_of_other(&mut self, of: Option<&RequestOf<'_>>, part: &Part, outcome: Outcome) -> Following {
+    fn end_of_other<'r>(&mut self, part: &Part<'r>, outcome: Outcome) -> Following<'r> {
         let following = match *part {
             Part::Open { channel, acks } => self.opened(channel, acks, outcome),
             Part::Close { channel, asked } => self.closed(channel, asked, outcome),
             Part::OpenToCreate { channel, id, port_space } => self.opened_to_create(channel, id, port_space, outcome),
             Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
-            Part::Request { .. } => match (of, outcome) {
-                (Some(of), Err(errno)) => self.request_failed(of, errno),
-                _ => DONE,
-            },
-            Part::Uncalled => of.map_or(DONE, |of| self.uncalled(of)),
-            Part::MoveToAccept { cell } => of.map_or(DONE, |of| self.moved_to_accept(of.id, cell, outcome)),
-            Part::Join => of.map_or(DONE, |of| self.joined(of, outcome)),
+            Part::Request { ref of, .. } => outcome.map_or_else(|errno| self.request_failed(of, errno), |()| done()),
+            Part::Uncalled { ref of } => self.uncalled(of),
+            Part::MoveToAccept { of, cell } => self.moved_to_accept(of, cell, outcome),
+            Part::Join { ref of } => self.joined(of, outcome),
             Part::OpenToListen { channel, id, backlog } => self.opened_to_listen(channel, id, backlog, outcome),
             Part::MoveToListen { id, own, backlog } => self.moved_to_listen(id, own, backlog, outcome),
             Part::Listen { id, backlog } => self.listened(id, backlog, outcome),
@@ -232,29 +230,28 @@ impl Core {
         following
     }
 
-    /// Returns the call of a part of the request `of`. `None`: it makes none.
+    /// Returns the call of a part. `None`: it makes none.
     #[inline(always)]
-    pub(crate) fn call_of(&self, of: Option<&RequestOf<'_>>, part: &Part) -> Option<Call> {
-        match (part, of) {
-            (&Part::Request { timeout_ms, .. }, Some(of)) => request_call(of.id, of.request, timeout_ms),
-            _ => self.call_of_other(of, part),
+    pub(crate) fn call_of(&self, part: &Part<'_>) -> Option<Call> {
+        match *part {
+            Part::Request { of, timeout_ms, .. } => request_call(of.id, of.request, timeout_ms),
+            _ => self.call_of_other(part),
         }
     }
 
-    fn call_of_other(&self, of: Option<&RequestOf<'_>>, part: &Part) -> Option<Call> {
+    fn call_of_other(&self, part: &Part<'_>) -> Option<Call> {
         Some(match *part {
-            Part::Request { .. } | Part::Uncalled => return None,
+            Part::Request { .. } | Part::Uncalled { .. } => return None,
             Part::Open { channel, .. }
             | Part::OpenToCreate { channel, .. }
             | Part::OpenToListen { channel, .. }
             | Part::OpenToMigrate { channel, .. } => Call::OpenChannel { channel },
             Part::Close { channel, .. } => Call::CloseChannel { channel },
             Part::Create { id, channel, port_space, .. } => Call::CreateId { id, channel, port_space },
-            Part::MoveToAccept { .. } => self.move_of(of?.id, self.channel(of?.id)?)?,
+            Part::MoveToAccept { of, .. } => self.move_of(of.id, self.channel(of.id)?)?,
             Part::MoveToListen { id, own: to, .. } | Part::Migrate { id, to, .. } => self.move_of(id, to)?,
             Part::Listen { id, backlog } => Call::Listen { id, backlog },
-            Part::Join => {
-                let RequestOf { id, request, .. } = *of?;
+            Part::Join { of: RequestOf { id, request, .. } } => {
                 let Request::Join { addr, send_only } = *request else { return None };
                 Call::Join { id, group: self.groups.next_key()?, addr, send_only }
             }
@@ -296,21 +293,23 @@ fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Cal
 }
 
 /// What follows from the outcome of a call.
-pub(crate) enum Following {
-    Next(Part),
+pub(crate) enum Following<'r> {
+    Next(Part<'r>),
     Done(Progress),
     Failed(Error),
 }
 
-pub(super) const DONE: Following = Following::Done(Progress::Done);
+pub(super) fn done() -> Following<'static> {
+    Following::Done(Progress::Done)
+}
 
-impl From<Failure> for Following {
+impl From<Failure> for Following<'_> {
     fn from(failure: Failure) -> Self {
         Following::Failed(Error::Failed(failure))
     }
 }
 
-impl From<Fault> for Following {
+impl From<Fault> for Following<'_> {
     fn from(fault: Fault) -> Self {
         Following::Failed(Error::Fault(fault))
     }

@@ -1,7 +1,7 @@
 //! The creation of ids, and the opening and closing of channels.
 
 use super::Core;
-use super::begun::{Begun, DONE, Following, Part};
+use super::begun::{Begun, done, Following, Part};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
@@ -29,14 +29,14 @@ impl Core {
         port_space: PortSpace,
     ) -> Result<(IdKey, Begun<'_, 'static>), Refused> {
         let (id, part) = self.create_part(channel, port_space)?;
-        Ok((id, Begun::new(self, None, part)))
+        Ok((id, Begun::new(self, part)))
     }
 
     pub(crate) fn create_part(
         &self,
         channel: Option<ChannelKey>,
         port_space: PortSpace,
-    ) -> Result<(IdKey, Part), Refused> {
+    ) -> Result<(IdKey, Part<'static>), Refused> {
         let id = if self.has_room() { self.ids.next_key() } else { None };
         let id = id.ok_or(Refused::Full("ids"))?;
         let part = match channel {
@@ -58,10 +58,10 @@ impl Core {
     /// [`Refused::Full`] at the limit on channels.
     pub fn open_channel(&mut self, acks: Acks) -> Result<(ChannelKey, Begun<'_, 'static>), Refused> {
         let (channel, part) = self.open_part(acks)?;
-        Ok((channel, Begun::new(self, None, part)))
+        Ok((channel, Begun::new(self, part)))
     }
 
-    pub(crate) fn open_part(&self, acks: Acks) -> Result<(ChannelKey, Part), Refused> {
+    pub(crate) fn open_part(&self, acks: Acks) -> Result<(ChannelKey, Part<'static>), Refused> {
         let channel = self.channels.next_key().ok_or(Refused::Full("channels"))?;
         Ok((channel, Part::Open { channel, acks }))
     }
@@ -75,10 +75,10 @@ impl Core {
     /// id in synchronous mode or to a listener.
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<Begun<'_, 'static>, Refused> {
         let part = self.close_part(channel)?;
-        Ok(Begun::new(self, None, part))
+        Ok(Begun::new(self, part))
     }
 
-    pub(crate) fn close_part(&self, channel: ChannelKey) -> Result<Part, Refused> {
+    pub(crate) fn close_part(&self, channel: ChannelKey) -> Result<Part<'static>, Refused> {
         self.usable_channel(channel)?;
         match self.channels.get(channel) {
             Some(it) if it.ids == 0 && it.events.is_empty() => Ok(Part::Close { channel, asked: true }),
@@ -86,13 +86,13 @@ impl Core {
         }
     }
 
-    pub(super) fn opened(&mut self, channel: ChannelKey, acks: Acks, outcome: Outcome) -> Following {
+    pub(super) fn opened(&mut self, channel: ChannelKey, acks: Acks, outcome: Outcome) -> Following<'static> {
         if let Err(errno) = outcome {
             let target = Target::Channel(channel);
             return Failure { call: OPEN, target, state: State::Idle, errno, cause: None }.into();
         }
         self.channels.insert(Channel::new(acks, false));
-        DONE
+        done()
     }
 
     /// Handles the outcome of the opening of a new id's private channel.
@@ -102,7 +102,7 @@ impl Core {
         id: IdKey,
         port_space: PortSpace,
         outcome: Outcome,
-    ) -> Following {
+    ) -> Following<'static> {
         if let Err(errno) = outcome {
             return self.failed_to_open(id, errno).into();
         }
@@ -120,10 +120,10 @@ impl Core {
         self.channels.insert(Channel { ids: 1, listener, ..Channel::new(Acks::OnDelivery, true) });
     }
 
-    pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following {
+    pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following<'static> {
         self.made(Due::Close(channel));
         self.remove_channel(channel);
-        let Err(errno) = outcome else { return DONE };
+        let Err(errno) = outcome else { return done() };
         let (call, target) = ("destroy_event_channel", Target::Channel(channel));
         if asked {
             Failure { call, target, state: State::Idle, errno, cause: None }.into()
@@ -139,7 +139,7 @@ impl Core {
         port_space: PortSpace,
         sync: bool,
         outcome: Outcome,
-    ) -> Following {
+    ) -> Following<'static> {
         match outcome {
             Ok(()) => {
                 self.ids.insert(Id::new(port_space, channel, sync));
@@ -147,7 +147,7 @@ impl Core {
                 if !sync {
                     self.join_channel(channel);
                 }
-                DONE
+                done()
             }
             Err(errno) => {
                 if sync {
@@ -158,7 +158,7 @@ impl Core {
         }
     }
 
-    pub(super) fn failed(&self, key: IdKey, request: RequestKind, errno: Errno) -> Following {
+    pub(super) fn failed(&self, key: IdKey, request: RequestKind, errno: Errno) -> Following<'static> {
         self.failure(key, request.name(), errno).into()
     }
 }

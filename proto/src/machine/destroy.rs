@@ -3,7 +3,7 @@
 //! nothing else. [`Request::DestroyNow`](crate::Request::DestroyNow) does not wait.
 
 use super::Core;
-use super::begun::{DONE, Following, Progress, Unacked};
+use super::begun::{done, Following, Progress, Unacked};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::error::Fault;
@@ -20,7 +20,7 @@ const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
     /// Makes a destruction wait, and ends all other requests of the id.
-    pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following {
+    pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following<'static> {
         self.end_all(key, DestroyReport::Event);
         self.set_deadline(key, deadline);
         Following::Done(Progress::WhenAcked)
@@ -62,14 +62,14 @@ impl Core {
         }
     }
 
-    pub(super) fn destroyed(&mut self, key: IdKey, asked: Option<Unacked>, outcome: Outcome) -> Following {
+    pub(super) fn destroyed(&mut self, key: IdKey, asked: Option<Unacked>, outcome: Outcome) -> Following<'static> {
         if asked.is_none() {
             match self.children.front() {
                 Some(child) if *child == key => drop(self.children.pop_front()),
                 Some(_) | None => self.made(Due::Destroy(key)),
             }
         }
-        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        let Some(id) = self.ids.get_mut(key) else { return done() };
         let destroy_report = if asked.is_some() { DestroyReport::Result } else { id.destroy_report };
         let channel = id.channel;
         let Err(errno) = outcome else {
@@ -77,7 +77,7 @@ impl Core {
             if destroy_report == DestroyReport::Event {
                 self.report_destroyed(key, channel);
             }
-            return DONE;
+            return done();
         };
         if asked == Some(Unacked::Waived) {
             self.waive_acks(key);
@@ -93,7 +93,7 @@ impl Core {
             return self.failed(key, RequestKind::Destroy, errno);
         }
         self.post(channel, Stored::made(key, EventKind::Destroyed, errno.as_status()));
-        DONE
+        done()
     }
 
     /// Reports the end of a destruction by event. The application takes no events from the private channel of an id that

@@ -17,7 +17,7 @@
 //! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
-use super::begun::{DONE, Following, Part};
+use super::begun::{done, Following, Part};
 use crate::call::Outcome;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
@@ -31,7 +31,7 @@ impl Core {
         !self.is_private(id.device_channel)
     }
 
-    pub(super) fn listen_part(&self, key: IdKey, backlog: i32) -> Part {
+    pub(super) fn listen_part(&self, key: IdKey, backlog: i32) -> Part<'static> {
         let own = self.ids.get(key).filter(|id| self.needs_own_channel(id)).and(self.channels.next_key());
         match own {
             Some(channel) => Part::OpenToListen { channel, id: key, backlog },
@@ -46,7 +46,7 @@ impl Core {
         key: IdKey,
         backlog: i32,
         outcome: Outcome,
-    ) -> Following {
+    ) -> Following<'static> {
         if let Err(errno) = outcome {
             return self.failed_to_open(key, errno).into();
         }
@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Handles the outcome of the migration to the id's own channel.
-    pub(super) fn moved_to_listen(&mut self, key: IdKey, own: ChannelKey, backlog: i32, outcome: Outcome) -> Following {
+    pub(super) fn moved_to_listen(&mut self, key: IdKey, own: ChannelKey, backlog: i32, outcome: Outcome) -> Following<'static> {
         if let Err(errno) = outcome {
             self.leave_channel(own);
             return self.failed(key, RequestKind::Migrate, errno);
@@ -68,10 +68,10 @@ impl Core {
         Following::Next(Part::Listen { id: key, backlog })
     }
 
-    pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following {
+    pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following<'static> {
         // As every request, a listen discards the event that completed the previous request.
         self.set_sync_state(key, SyncState::Never);
-        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        let Some(id) = self.ids.get_mut(key) else { return done() };
         let device_channel = id.device_channel;
         id.backlog = requests_of(backlog);
         if outcome.is_ok() {
@@ -85,7 +85,7 @@ impl Core {
         match outcome {
             Ok(()) => {
                 self.set_state(key, State::Listening);
-                DONE
+                done()
             }
             Err(errno) => self.failed(key, RequestKind::Listen, errno),
         }

@@ -2,7 +2,7 @@
 //! the id is on the new channel.
 
 use super::Core;
-use super::begun::{DONE, Following, Part, Progress};
+use super::begun::{done, Following, Part, Progress};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
@@ -17,7 +17,7 @@ use crate::time::Time;
 
 impl Core {
     /// Returns the first part of a migration. `None` if it makes no call now.
-    pub(super) fn migrate_part(&self, id: IdKey, to: Option<ChannelKey>) -> Option<Part> {
+    pub(super) fn migrate_part(&self, id: IdKey, to: Option<ChannelKey>) -> Option<Part<'static>> {
         self.ids.get(id).filter(|it| it.owed == 0 && !self.moves_without_device(it))?;
         Some(match to {
             Some(to) => Part::Migrate { id, to, by_event: false },
@@ -26,11 +26,11 @@ impl Core {
     }
 
     /// Carries out a migration that makes no call now.
-    pub(super) fn migrate_uncalled(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Following {
-        let Some(id) = self.ids.get_mut(key) else { return DONE };
+    pub(super) fn migrate_uncalled(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Following<'static> {
+        let Some(id) = self.ids.get_mut(key) else { return done() };
         if id.owed == 0 {
             self.redirect(key, to, false);
-            return DONE;
+            return done();
         }
         id.rare.insert(Rare::MOVES);
         (id.move_to, id.move_deadline) = (to, deadline);
@@ -54,7 +54,7 @@ impl Core {
         key: IdKey,
         by_event: bool,
         outcome: Outcome,
-    ) -> Following {
+    ) -> Following<'static> {
         if let Err(errno) = outcome {
             return self.migrate_failed(key, by_event, self.failed_to_open(key, errno));
         }
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Handles the outcome of the device's migration.
-    pub(super) fn migrated(&mut self, key: IdKey, to: ChannelKey, by_event: bool, outcome: Outcome) -> Following {
+    pub(super) fn migrated(&mut self, key: IdKey, to: ChannelKey, by_event: bool, outcome: Outcome) -> Following<'static> {
         // A private channel was opened for this migration and has counted the id.
         let is_counted = self.is_private(to);
         if let Err(errno) = outcome {
@@ -89,7 +89,7 @@ impl Core {
         if self.channels.get(to).is_some_and(Channel::has_failed) {
             self.end_waits_of(key);
         }
-        DONE
+        done()
     }
 
     fn end_wait(&mut self, key: IdKey, by_event: bool) {
@@ -100,11 +100,11 @@ impl Core {
     }
 
     /// Handles a migration that the device refused, or whose channel could not be opened.
-    pub(super) fn migrate_failed(&mut self, key: IdKey, by_event: bool, failure: Failure) -> Following {
+    pub(super) fn migrate_failed(&mut self, key: IdKey, by_event: bool, failure: Failure) -> Following<'static> {
         self.end_wait(key, by_event);
         if by_event {
             self.report_migrated(key, Err(failure.errno));
-            return DONE;
+            return done();
         }
         // As every request, a migration discards the event that completed the previous request.
         if self.ids.get(key).is_some_and(|id| id.waits_for().is_none()) {

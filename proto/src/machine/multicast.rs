@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 
 use super::Core;
-use super::begun::{DONE, Following, Part, Progress, RequestOf};
+use super::begun::{done, Following, Part, Progress, RequestOf};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;
@@ -55,14 +55,14 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn joined(&mut self, of: &RequestOf<'_>, outcome: Outcome) -> Following {
+    pub(super) fn joined(&mut self, of: &RequestOf<'_>, outcome: Outcome) -> Following<'static> {
         let RequestOf { id: key, request, deadline, .. } = *of;
-        let Request::Join { addr, .. } = *request else { return DONE };
+        let Request::Join { addr, .. } = *request else { return done() };
         if let Err(errno) = outcome {
             self.set_sync_state(key, SyncState::Never);
             return self.failed(key, RequestKind::Join, errno);
         }
-        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        let Some(id) = self.ids.get_mut(key) else { return done() };
         let (next, sync) = (id.groups, id.is_sync());
         id.groups = self.groups.insert(Group {
             id: key,
@@ -75,7 +75,7 @@ impl Core {
         });
         self.set_sync_state(key, if sync { SyncState::For(RequestKind::Join) } else { SyncState::Never });
         self.set_join_deadline(key);
-        DONE
+        done()
     }
 
     /// Applies an event to its membership. Returns false if the event is late.
@@ -100,14 +100,14 @@ impl Core {
     }
 
     /// Returns the first part of a leave. `None` if it waits for acks.
-    pub(super) fn leave_part(&self, id: IdKey, group: GroupKey) -> Option<Part> {
+    pub(super) fn leave_part(&self, id: IdKey, group: GroupKey) -> Option<Part<'static>> {
         let is_acked = self.groups.get(group).is_some_and(|record| record.owed == 0);
         is_acked.then_some(Part::Leave { id, group, by_event: false })
     }
 
     /// Makes a leave wait for acks, and discards the undelivered events of the membership.
-    pub(super) fn leave_when_acked(&mut self, key: IdKey, group: GroupKey) -> Following {
-        let Some(record) = self.groups.get_mut(group) else { return DONE };
+    pub(super) fn leave_when_acked(&mut self, key: IdKey, group: GroupKey) -> Following<'static> {
+        let Some(record) = self.groups.get_mut(group) else { return done() };
         (record.leaving, record.deadline) = (true, Time::NEVER);
         // As every request, a leave discards the event that completed the previous request.
         self.set_sync_state(key, SyncState::Never);
@@ -128,7 +128,7 @@ impl Core {
 
     /// Handles the return of a leave. librdmacm frees the record whatever the kernel returns
     /// (`rdma_leave_multicast`).
-    pub(super) fn left(&mut self, key: IdKey, group: GroupKey, by_event: bool, outcome: Outcome) -> Following {
+    pub(super) fn left(&mut self, key: IdKey, group: GroupKey, by_event: bool, outcome: Outcome) -> Following<'static> {
         self.forget_group(key, group);
         if by_event {
             self.made(Due::Leave(key, group));
@@ -136,10 +136,10 @@ impl Core {
                 let status = outcome.map_or_else(Errno::as_status, |()| 0);
                 self.post(channel, Stored::made(key, EventKind::Left, status).of_group(Some(group)));
             }
-            return DONE;
+            return done();
         }
         self.set_sync_state(key, SyncState::Never);
-        outcome.map_or_else(|errno| self.failed(key, RequestKind::Leave, errno), |()| DONE)
+        outcome.map_or_else(|errno| self.failed(key, RequestKind::Leave, errno), |()| done())
     }
 
     /// Ends the joins whose deadline is not after `now`.

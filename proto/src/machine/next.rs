@@ -20,10 +20,10 @@ impl Core {
             return None;
         }
         let part = self.next_part()?;
-        Some(Begun::new(self, None, part))
+        Some(Begun::new(self, part))
     }
 
-    pub(crate) fn next_part(&mut self) -> Option<Part> {
+    pub(crate) fn next_part(&mut self) -> Option<Part<'static>> {
         while let Some(&due) = self.due.front() {
             let part = self.prepare(due);
             if part.is_some() {
@@ -43,7 +43,7 @@ impl Core {
     /// by its backlog ([`Limits::BACKLOG_MAX`](crate::Limits::BACKLOG_MAX)). A driver destroys some of them in each turn.
     pub fn next_child(&mut self) -> Option<Begun<'_, 'static>> {
         let id = self.next_child_id()?;
-        Some(Begun::new(self, None, Part::Destroy { id, asked: None }))
+        Some(Begun::new(self, Part::Destroy { id, asked: None }))
     }
 
     pub(crate) fn next_child_id(&mut self) -> Option<IdKey> {
@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// Returns what is to be done for an entry. `None` if there is no call to make.
-    fn prepare(&mut self, due: Due) -> Option<Part> {
+    fn prepare(&mut self, due: Due) -> Option<Part<'static>> {
         match due {
             Due::Migrate(key) => self.prepare_migrate(key),
             Due::Leave(id, group) => {
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// Continues a migration after the last ack.
-    fn prepare_migrate(&mut self, key: IdKey) -> Option<Part> {
+    fn prepare_migrate(&mut self, key: IdKey) -> Option<Part<'static>> {
         let id = self.ids.get(key).filter(|id| id.rare.contains(Rare::MOVES) && id.owed == 0)?;
         let to = id.move_to;
         let refused = match to {

@@ -1,7 +1,7 @@
 //! Teardown: the end of a connection after which its memory may be reused.
 
 use super::Core;
-use super::begun::{DONE, Following};
+use super::begun::{done, Following};
 use super::due::Due;
 use crate::id::Rare;
 use crate::key::IdKey;
@@ -18,11 +18,11 @@ impl Core {
     }
 
     /// Handles the return of the second disconnect. The teardown continues until its deadline, whatever the outcome.
-    pub(super) fn disconnected_again(&mut self, key: IdKey) -> Following {
+    pub(super) fn disconnected_again(&mut self, key: IdKey) -> Following<'static> {
         self.made(Due::Disconnect(key));
         if let Some(id) = self.ids.get_mut(key) {
             id.rare.remove(Rare::DISCONNECT_DUE);
         }
-        DONE
+        done()
     }
 }
