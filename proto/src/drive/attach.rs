@@ -2,12 +2,13 @@
 
 use core::marker::PhantomData;
 
-use super::{Drive, Observer, Poller};
+use super::{Drive, Observer, Poller, Step};
 use crate::datapath::CreateError;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, FailureCause};
 use crate::key::IdKey;
+use crate::machine::RequestOf;
 use crate::request::Request;
 use crate::time::Time;
 
@@ -125,15 +126,16 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         failed: impl FnOnce(&Self, E) -> F,
     ) -> Result<Q, F> {
         self.query_transport(id);
-        let refused = self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER);
-        refused.map_err(Error::from)?;
+        let of = RequestOf { id, request: &Request::AttachQp, deadline: Time::NEVER };
+        let part = self.core.first_part(self.now.get(), of).map_err(Error::from)?;
         let mut attempt = Attempt { device: &mut self.device, id, is_made: false };
         let made = create(attempt.device, Attaching::to(id));
         attempt.is_made = made.is_ok();
         drop(attempt);
         // The request is made before the match on the result, which would copy the QP once more.
         if made.is_ok() {
-            self.note_qp(id, true)?;
+            self.make_calls(part)?;
+            self.record(Step::Submit { id, request: Request::AttachQp, deadline: Time::NEVER, result: Ok(()) });
         }
         made.map_err(|error| failed(self, error))
     }
@@ -158,12 +160,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         attempt.is_made = destroyed.is_ok();
         drop(attempt);
         destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno, None))?;
-        self.note_qp(id, false)
-    }
-
-    /// Makes the request, which was checked before.
-    fn note_qp(&mut self, id: IdKey, has_qp: bool) -> Result<(), Error> {
-        self.request(id, if has_qp { Request::AttachQp } else { Request::DetachQp }, Time::NEVER).map(drop)
+        self.request(id, Request::DetachQp, Time::NEVER).map(drop)
     }
 }
 
@@ -193,7 +190,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drop for Detachment<'_, D, P, O> {
     fn drop(&mut self) {
         if !self.is_made && self.drive.device.has_qp(self.id) == Some(false) {
             // It is not refused: the same request was checked before.
-            let _ = self.drive.note_qp(self.id, false);
+            let _ = self.drive.request(self.id, Request::DetachQp, Time::NEVER);
         }
     }
 }

@@ -272,7 +272,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     pub fn pause_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.pause_channel(channel);
         self.record(Step::PauseChannel { channel, result });
-        Ok(result?)
+        result?;
+        self.is_not_wanted(channel);
+        Ok(())
     }
 
     /// Resumes reading a channel, see [`Core::resume_channel`].

@@ -219,7 +219,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Handles a channel that takes no event. A channel that is closed is ignored.
     #[cold]
-    fn is_not_wanted(&mut self, channel: ChannelKey) {
+    pub(super) fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.channel_info(channel).is_some() {
             self.polled.leave_unread(&self.device, channel);
             self.core.wait_for_room(channel);
@@ -229,7 +229,6 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Handles a failed read.
     #[cold]
-    #[inline(never)]
     fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> Read {
         let again = self.core.handle_unreadable(channel);
         self.record(Step::Unreadable { channel, errno });
@@ -237,6 +236,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         if again {
             return Read::Failed;
         }
+        self.is_not_wanted(channel);
         self.note(Fault::Channel { channel, errno });
         Read::Nothing
     }

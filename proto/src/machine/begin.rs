@@ -2,7 +2,7 @@
 //! their own.
 
 use super::Core;
-use super::begun::{Begun, done, Following, Part, RequestOf, Unacked};
+use super::begun::{Begun, Following, Part, RequestOf, Unacked, done};
 use crate::cells::{Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::deadlines::Deadlines;

@@ -118,7 +118,8 @@ impl Core {
         assert_eq!(parked, usize::from(channel.parked), "{key}: its place among those that wait for room");
         assert!(!channel.parked || self.wants_event(key).is_none(), "{key} waits for room and there is room");
         let waits_for_resume = channel.paused || channel.has_failed();
-        assert!(!channel.parked || !waits_for_resume, "{key} waits for room and for its resume");
+        let waits_for_read = channel.readable || channel.parked;
+        assert!(!waits_for_read || !waits_for_resume, "{key} waits to be read and for its resume");
     }
 
     fn check_group_of(&self, key: GroupKey, group: &Group) {

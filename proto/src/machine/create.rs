@@ -1,7 +1,7 @@
 //! The creation of ids, and the opening and closing of channels.
 
 use super::Core;
-use super::begun::{Begun, done, Following, Part};
+use super::begun::{Begun, Following, Part, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;

@@ -41,71 +41,64 @@ impl Core {
             let rule = table::request_rule(id.state, request_kind, id.port_space.service());
             return Err(rule.err().unwrap_or(RefuseReason::WrongState));
         };
-        let reason = if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
+        if !matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
+            self.check_rules(now, of, request_kind, id, cell)?;
+        } else if id.state == State::Destroying && id.is_free() {
             // A second destruction is possible only while the first one waits for acks or for an answer.
-            (id.state == State::Destroying && id.is_free()).then_some(RefuseReason::Busy(RequestKind::Destroy))
-        } else {
-            self.why_not(now, of, request_kind, id, cell)
-        };
-        reason.map_or(Ok(cell), Err)
+            return Err(RefuseReason::Busy(RequestKind::Destroy));
+        }
+        Ok(cell)
     }
 
     /// Checks the rules besides the table.
     #[inline(always)]
-    fn why_not(
+    fn check_rules(
         &self,
         now: Time,
         of: &RequestOf<'_>,
         request_kind: RequestKind,
         id: &Id,
         cell: Cell,
-    ) -> Option<RefuseReason> {
+    ) -> Result<(), RefuseReason> {
         let RequestOf { id: key, request, deadline } = *of;
         if !id.rare.is_empty() {
             // An open synchronous request allows a migration, and an open accept allows a notify.
             let is_allowed = matches!(request_kind, RequestKind::Migrate | RequestKind::Notify);
             let open = id.waits_for().filter(|_| !is_allowed).map(RefuseReason::Busy);
-            if let Some(reason) = id.busy().or(open) {
-                return Some(reason);
-            }
+            id.busy().or(open).map_or(Ok(()), Err)?;
         }
         if deadline.has_passed(now) {
-            return Some(RefuseReason::TooLate);
+            return Err(RefuseReason::TooLate);
         }
         if matches!(request_kind, RequestKind::Migrate | RequestKind::Listen) {
-            if let Some(reason) = self.lacks_channel(key, id, request) {
-                return Some(reason);
-            }
+            self.lacks_channel(key, id, request).map_or(Ok(()), Err)?;
         }
-        if let Err(reason) = guard::check(id, request) {
-            return Some(reason);
-        }
+        guard::check(id, request)?;
         if cell.has(Effects::NEEDS_CHANNEL) {
-            if let Some(reason) = self.lacks_events(id, request_kind, cell) {
-                return Some(reason);
-            }
+            self.needs_events(id, request_kind, cell)?;
         }
         if matches!(request_kind, RequestKind::Join | RequestKind::Leave) {
-            self.check_group(key, request).err()
-        } else {
-            None
+            self.check_group(key, request)?;
         }
+        Ok(())
     }
 
-    /// Returns a reason to refuse a request if its end would not be reported: on a failed channel, or on the channel of
-    /// a listener, which is not read until the listener's requests are taken.
-    fn lacks_events(&self, id: &Id, request_kind: RequestKind, cell: Cell) -> Option<RefuseReason> {
+    /// Refuses a request if its end would not be reported: on a failed channel, or on the channel of a listener, which is
+    /// not read until the listener's requests are taken.
+    fn needs_events(&self, id: &Id, request_kind: RequestKind, cell: Cell) -> Result<(), RefuseReason> {
         let waits = cell.has(Effects::WAITS) || request_kind != RequestKind::Accept;
         let answers = request_kind == RequestKind::Accept;
         // An accept first moves the id off its listener's channel.
         let on = if answers { id.channel } else { id.device_channel };
-        let channel = self.channels.get(on)?;
+        let Some(channel) = self.channels.get(on) else { return Ok(()) };
         if waits && channel.has_failed() {
-            Some(RefuseReason::ChannelFailed(on))
+            Err(RefuseReason::ChannelFailed(on))
         } else if answers && self.listener_on(channel).is_some() {
-            Some(RefuseReason::OnListenersChannel)
+            Err(RefuseReason::OnListenersChannel)
+        } else if answers && id.device_channel != on && id.owed > 0 {
+            Err(RefuseReason::OwesAcks)
         } else {
-            (answers && id.device_channel != on && id.owed > 0).then_some(RefuseReason::OwesAcks)
+            Ok(())
         }
     }
 

@@ -3,7 +3,7 @@
 //! nothing else. [`Request::DestroyNow`](crate::Request::DestroyNow) does not wait.
 
 use super::Core;
-use super::begun::{done, Following, Progress, Unacked};
+use super::begun::{Following, Progress, Unacked, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::error::Fault;
@@ -108,6 +108,7 @@ impl Core {
     pub(super) fn forget(&mut self, key: IdKey) {
         let Some(id) = self.ids.get_mut(key) else { return };
         (id.deadline, id.move_deadline) = (Time::NEVER, Time::NEVER);
+        let is_stale = id.arm(key, &mut self.deadlines);
         let (channel, device_channel) = (id.channel, id.device_channel);
         let (is_sync, has_events, has_groups) = (id.is_sync(), id.undelivered > 0, id.groups.is_some());
         if is_sync {
@@ -119,7 +120,9 @@ impl Core {
         if has_groups {
             self.forget_groups(key);
         }
-        self.arm(key);
+        if is_stale {
+            self.drop_stale();
+        }
         self.ids.remove(key);
         self.leave_both(channel, device_channel);
         self.unpark();

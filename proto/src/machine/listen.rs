@@ -17,7 +17,7 @@
 //! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
-use super::begun::{done, Following, Part};
+use super::begun::{Following, Part, done};
 use crate::call::Outcome;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
@@ -55,7 +55,13 @@ impl Core {
     }
 
     /// Handles the outcome of the migration to the id's own channel.
-    pub(super) fn moved_to_listen(&mut self, key: IdKey, own: ChannelKey, backlog: i32, outcome: Outcome) -> Following<'static> {
+    pub(super) fn moved_to_listen(
+        &mut self,
+        key: IdKey,
+        own: ChannelKey,
+        backlog: i32,
+        outcome: Outcome,
+    ) -> Following<'static> {
         if let Err(errno) = outcome {
             self.leave_channel(own);
             return self.failed(key, RequestKind::Migrate, errno);

@@ -2,7 +2,7 @@
 //! the id is on the new channel.
 
 use super::Core;
-use super::begun::{done, Following, Part, Progress};
+use super::begun::{Following, Part, Progress, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
@@ -26,7 +26,12 @@ impl Core {
     }
 
     /// Carries out a migration that makes no call now.
-    pub(super) fn migrate_uncalled(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Following<'static> {
+    pub(super) fn migrate_uncalled(
+        &mut self,
+        key: IdKey,
+        to: Option<ChannelKey>,
+        deadline: Time,
+    ) -> Following<'static> {
         let Some(id) = self.ids.get_mut(key) else { return done() };
         if id.owed == 0 {
             self.redirect(key, to, false);
@@ -63,7 +68,13 @@ impl Core {
     }
 
     /// Handles the outcome of the device's migration.
-    pub(super) fn migrated(&mut self, key: IdKey, to: ChannelKey, by_event: bool, outcome: Outcome) -> Following<'static> {
+    pub(super) fn migrated(
+        &mut self,
+        key: IdKey,
+        to: ChannelKey,
+        by_event: bool,
+        outcome: Outcome,
+    ) -> Following<'static> {
         // A private channel was opened for this migration and has counted the id.
         let is_counted = self.is_private(to);
         if let Err(errno) = outcome {

@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 
 use super::Core;
-use super::begun::{done, Following, Part, Progress, RequestOf};
+use super::begun::{Following, Part, Progress, RequestOf, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;

@@ -23,12 +23,12 @@ pub(crate) enum NextOf {
 
 impl Core {
     /// Reports that a channel may have an event to read. [`poll_readable`](Core::poll_readable) returns it once;
-    /// further reports before that have no effect.
+    /// further reports before that have no effect, nor have those of a channel that is paused or has failed: its
+    /// [`resume_channel`](Core::resume_channel) has the effect of a report.
     pub fn handle_readable(&mut self, key: ChannelKey) {
-        if let Some(channel) = self.channels.get_mut(key) {
-            if !core::mem::replace(&mut channel.readable, true) {
-                if channel.private { &mut self.private_readable } else { &mut self.readable }.push_back(key);
-            }
+        let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.is_read()) else { return };
+        if !core::mem::replace(&mut channel.readable, true) {
+            if channel.private { &mut self.private_readable } else { &mut self.readable }.push_back(key);
         }
     }
 
@@ -45,14 +45,7 @@ impl Core {
     /// Begins a read of a channel: it is not marked as readable any more. Returns the key for a child if the core takes an
     /// event of this channel, see [`wants_event`](Core::wants_event).
     pub fn begin_read(&mut self, key: ChannelKey) -> Option<IdKey> {
-        match self.channels.get_mut(key) {
-            // As a rule.
-            Some(channel) if !channel.parked && self.readable.front() == Some(&key) => {
-                channel.readable = false;
-                self.readable.pop_front();
-            }
-            Some(_) | None => self.unmark(key),
-        }
+        self.unmark(key);
         self.wants_event(key)
     }
 
@@ -93,16 +86,24 @@ impl Core {
     }
 
     pub(super) fn unmark(&mut self, key: ChannelKey) {
-        self.wait_no_more(key);
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if core::mem::take(&mut channel.readable) {
-            let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
-            if marked.front() == Some(&key) {
-                marked.pop_front();
-            } else {
-                marked.retain(|&other| other != key);
-            }
+        let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
+        let is_first = marked.front() == Some(&key);
+        if is_first {
+            marked.pop_front();
         }
+        let is_readable = core::mem::take(&mut channel.readable);
+        if core::mem::take(&mut channel.parked) || (is_readable && !is_first) {
+            self.unlist(key);
+        }
+    }
+
+    /// Removes a channel from all lists of channels to read.
+    #[cold]
+    fn unlist(&mut self, key: ChannelKey) {
+        self.readable.retain(|&other| other != key);
+        self.private_readable.retain(|&other| other != key);
+        self.parked.retain(|&other| other != key);
     }
 
     /// Returns the next private channel to read. No application takes its events from it, so a driver reads it in each turn.
@@ -116,9 +117,11 @@ impl Core {
         self.deliverable > 0 || !self.readable.is_empty()
     }
 
-    /// Returns the first of the application's channels to read, if the core takes no event of it.
+    /// Returns the first of the application's channels to read, if the core takes no event of it. Without undelivered events
+    /// each of them has room.
     pub(crate) fn unwanted(&self) -> Option<ChannelKey> {
-        self.readable.front().copied().filter(|&key| self.wants_event(key).is_none())
+        let first = if self.deliverable > 0 { self.readable.front().copied() } else { None };
+        first.filter(|&key| self.wants_event(key).is_none())
     }
 
     /// Returns what the application's next event of a channel needs.
@@ -141,18 +144,9 @@ impl Core {
     /// id is gone. A channel that is paused or has failed waits for its [`resume_channel`](Core::resume_channel)
     /// instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
-        let park = |channel: &mut Channel| {
-            !channel.paused && !channel.has_failed() && !core::mem::replace(&mut channel.parked, true)
-        };
+        let park = |channel: &mut Channel| channel.is_read() && !core::mem::replace(&mut channel.parked, true);
         if self.wants_event(key).is_none() && self.channels.get_mut(key).is_some_and(park) {
             self.parked.push(key);
-        }
-    }
-
-    /// Ends the wait for room: the channel is to be read now, is gone, or waits for its resume.
-    fn wait_no_more(&mut self, key: ChannelKey) {
-        if self.channels.get_mut(key).is_some_and(|channel| core::mem::take(&mut channel.parked)) {
-            self.parked.retain(|&other| other != key);
         }
     }
 
@@ -200,7 +194,7 @@ impl Core {
     /// [`Refused::NoSuchChannel`].
     pub fn pause_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.set_paused(key, true)?;
-        self.wait_no_more(key);
+        self.unmark(key);
         Ok(())
     }
 
@@ -246,7 +240,7 @@ impl Core {
             self.handle_readable(key);
             return true;
         }
-        self.wait_no_more(key);
+        self.unmark(key);
         self.end_waits_on(key);
         false
     }

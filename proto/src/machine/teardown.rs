@@ -1,7 +1,7 @@
 //! Teardown: the end of a connection after which its memory may be reused.
 
 use super::Core;
-use super::begun::{done, Following};
+use super::begun::{Following, done};
 use super::due::Due;
 use crate::id::Rare;
 use crate::key::IdKey;

@@ -178,12 +178,14 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
             (None, true)
         );
     }
-    // An event that was read is delivered. A paused channel does not wait for room and is no work.
+    // An event that was read is delivered. A paused channel is not to be read, does not wait for room and is no work.
     fixture.sees(channel, id, cm(CmEvent::AddrChange));
     fixture.core.handle_readable(channel);
-    assert_eq!(fixture.core.poll_readable(), Some(channel));
     fixture.core.wait_for_room(channel);
     assert!(!fixture.core.has_work());
+    fixture.core.resume_channel(channel).unwrap();
+    fixture.core.pause_channel(channel).unwrap();
+    assert_eq!(fixture.core.poll_readable(), None, "a pause after a report, before the read");
     fixture.core.resume_channel(channel).unwrap();
     assert!(
         !fixture.core.channel_info(channel).is_some_and(|it| it.is_paused)
