@@ -57,15 +57,12 @@ impl Deadlines {
     /// Ensures that an id has an entry that is not after its deadline. Returns whether an entry may be stale at the top, or
     /// entries are too many: [`drop_stale`](Deadlines::drop_stale) must follow.
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) -> bool {
-        if due == armed.0 {
-            return false;
-        }
         if due < armed.0 {
             armed.0 = due;
             self.heap.push(Reverse((due, id)));
             return self.heap.len() > self.most;
         }
-        if self.first() != Some((armed.0, id)) {
+        if armed.0 == due || self.first() != Some((armed.0, id)) {
             return false;
         }
         self.heap.pop();

@@ -68,8 +68,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     pub(super) fn make_calls(&mut self, mut part: Part<'_>) -> Result<Progress, Error> {
         loop {
             let call = self.core.call_of(&part);
+            let private_data = part.private_data();
             let outcome = match &call {
-                Some((call, private_data)) => {
+                Some(call) => {
                     self.record(Step::Call { call, private_data });
                     self.polled.call(&mut self.device, call, private_data)
                 }
@@ -77,23 +78,23 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             };
             match self.core.end_of(&part, outcome) {
                 Following::Next(next) => {
-                    self.record_outcome(&call, outcome, None);
+                    self.record_outcome(call.as_ref(), outcome, None);
                     part = next;
                 }
                 Following::Done(progress) => {
-                    self.record_outcome(&call, outcome, None);
+                    self.record_outcome(call.as_ref(), outcome, None);
                     return Ok(progress);
                 }
                 Following::Failed(error) => {
-                    self.record_outcome(&call, outcome, fault(&error));
+                    self.record_outcome(call.as_ref(), outcome, fault(&error));
                     return Err(error);
                 }
             }
         }
     }
 
-    fn record_outcome(&mut self, call: &Option<(Call, &[u8])>, outcome: Outcome, fault: Option<Fault>) {
-        if let Some((call, _)) = call {
+    fn record_outcome(&mut self, call: Option<&Call>, outcome: Outcome, fault: Option<Fault>) {
+        if let Some(call) = call {
             self.record(Step::Outcome { call, outcome, fault });
         }
     }

@@ -159,13 +159,13 @@ impl<'c, 'r> Begun<'c, 'r> {
     #[must_use]
     #[inline(always)]
     pub fn call(&self) -> Option<Call> {
-        self.core.call_of(&self.part).map(|(call, _)| call)
+        self.core.call_of(&self.part)
     }
 
     /// Returns the private data to send with the call; empty for most calls.
     #[must_use]
     pub fn private_data(&self) -> &'r [u8] {
-        if let Part::Request { of, .. } = &self.part { of.request.private_data() } else { &[] }
+        self.part.private_data()
     }
 
     /// Returns the core, which has not changed yet.
@@ -183,6 +183,13 @@ impl<'c, 'r> Begun<'c, 'r> {
             Following::Done(progress) => Flow::Done(Ok(progress)),
             Following::Failed(error) => Flow::Done(Err(error)),
         }
+    }
+}
+
+impl<'r> Part<'r> {
+    /// Returns the private data to send with the call.
+    pub(crate) fn private_data(&self) -> &'r [u8] {
+        if let Part::Request { of, .. } = self { of.request.private_data() } else { &[] }
     }
 }
 
@@ -223,12 +230,12 @@ impl Core {
         following
     }
 
-    /// Returns the call of a part, and its private data. `None`: it makes none.
+    /// Returns the call of a part. `None`: it makes none.
     #[inline(always)]
-    pub(crate) fn call_of<'r>(&self, part: &Part<'r>) -> Option<(Call, &'r [u8])> {
+    pub(crate) fn call_of(&self, part: &Part<'_>) -> Option<Call> {
         match *part {
             Part::Request { of, timeout_ms, .. } => request_call(of.id, of.request, timeout_ms),
-            _ => self.call_of_other(part).map(|call| (call, &[][..])),
+            _ => self.call_of_other(part),
         }
     }
 
@@ -259,20 +266,20 @@ impl Core {
     }
 }
 
-/// Returns the call of a request that is one call, and its private data.
-fn request_call<'r>(id: IdKey, request: &Request<'r>, timeout_ms: i32) -> Option<(Call, &'r [u8])> {
-    let call = match *request {
-        Request::Connect { param, private_data } => return Some((Call::Connect { id, param }, private_data)),
-        Request::Accept { param, private_data } => return Some((Call::Accept { id, param }, private_data)),
-        Request::Reject { reason, private_data } => return Some((Call::Reject { id, reason }, private_data)),
-        Request::Bind { addr } => Call::Bind { id, addr },
-        Request::ResolveAddr { src, dst } => Call::ResolveAddr { id, src, dst, timeout_ms },
-        Request::ResolveRoute => Call::ResolveRoute { id, timeout_ms },
-        Request::Establish => Call::Establish { id },
-        Request::Disconnect | Request::Teardown => Call::Disconnect { id },
-        Request::Notify => Call::Notify { id },
-        Request::SetOption { option } => Call::SetOption { id, option },
-        Request::SetEce { ece } => Call::SetEce { id, ece },
+/// Returns the call of a request that is one call.
+fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Call> {
+    match *request {
+        Request::Bind { addr } => Some(Call::Bind { id, addr }),
+        Request::ResolveAddr { src, dst } => Some(Call::ResolveAddr { id, src, dst, timeout_ms }),
+        Request::ResolveRoute => Some(Call::ResolveRoute { id, timeout_ms }),
+        Request::Connect { param, .. } => Some(Call::Connect { id, param }),
+        Request::Accept { param, .. } => Some(Call::Accept { id, param }),
+        Request::Reject { reason, .. } => Some(Call::Reject { id, reason }),
+        Request::Establish => Some(Call::Establish { id }),
+        Request::Disconnect | Request::Teardown => Some(Call::Disconnect { id }),
+        Request::Notify => Some(Call::Notify { id }),
+        Request::SetOption { option } => Some(Call::SetOption { id, option }),
+        Request::SetEce { ece } => Some(Call::SetEce { id, ece }),
         Request::Listen { .. }
         | Request::AttachQp
         | Request::DetachQp
@@ -281,9 +288,8 @@ fn request_call<'r>(id: IdKey, request: &Request<'r>, timeout_ms: i32) -> Option
         | Request::Leave { .. }
         | Request::Migrate { .. }
         | Request::Destroy
-        | Request::DestroyNow => return None,
-    };
-    Some((call, &[]))
+        | Request::DestroyNow => None,
+    }
 }
 
 /// What follows from the outcome of a call.
