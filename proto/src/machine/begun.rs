@@ -233,10 +233,10 @@ impl Core {
     /// Returns the call of a part. `None`: it makes none.
     #[inline(always)]
     pub(crate) fn call_of(&self, part: &Part<'_>) -> Option<Call> {
-        match *part {
-            Part::Request { of, timeout_ms, .. } => request_call(of.id, of.request, timeout_ms),
-            _ => self.call_of_other(part),
+        if let Part::Request { of, timeout_ms, .. } = *part {
+            return request_call(of.id, of.request, timeout_ms);
         }
+        self.call_of_other(part)
     }
 
     fn call_of_other(&self, part: &Part<'_>) -> Option<Call> {
