@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::mark::parts;
 use crate::measure::process::{self, Server, words};
 use crate::measure::programs::Programs;
 use crate::measure::rows::{Figures, Row};
@@ -13,19 +14,17 @@ use crate::measure::rows::{Figures, Row};
 const SERVER: &str = "10.98.0.2";
 /// The index of their GIDs that are these addresses. The one before is link-local.
 const GID: &str = "1";
-/// Runs of each program, after one that is discarded: it reads the programs from the disk.
-const ROUNDS: usize = 9;
 /// The numbers of messages in a short and a long run. The time of the short run is subtracted, and with it what only the
 /// first messages cost.
 const SHORT: u32 = 100;
-const LONG: u32 = 1100;
+const LONG: u32 = 1600;
 
 pub(crate) const TITLE: &str = "An echo: messages, another crate, TCP";
 
 /// How it was measured, and what may be compared with what.
 pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: a client and a server on one wire in the VM, one virtual CPU, \
     without KVM: soft-RoCE on both ends of a pair of veth, and TCP over the same pair. The server sends back what has arrived. One \
-    figure is the time of 1100 messages less that of 100, divided by 1000; all programs run in turns. The first table rows have one \
+    figure is the time of 1600 messages less that of 100, divided by 1500; all programs run in turns. The first table rows have one \
     message of 64 bytes under way, the others eight of 4096 bytes, which is what the 8 receives of rdma-io's stream hold. Like is to \
     be compared with like: `ibv_rc_pingpong -e` blocks in a read of one CQ and sees no end of the connection, cmid's data path and \
     `Messages` on io-epoll wait in poll(2) for the CQ and for events, as TCP does there for its socket; the last three of each kind \
@@ -84,12 +83,15 @@ pub(crate) fn rows(all: &Programs, peers: &Path, port: &mut u16) -> Result<Vec<R
     for load in &LOADS {
         let mut measured: Vec<_> = programs(all, peers).map(|program| (program, Vec::new())).into();
         measured.retain(|(program, _)| load.window == 1 || program.has_window);
-        for round in 0..=ROUNDS {
+        // The first runs read the programs from the disk.
+        for (program, _) in &measured {
+            timed(program, load, SHORT, port).context(program.name)?;
+        }
+        for _ in 1..parts() {
             for (program, figures) in &mut measured {
                 let figure = per_message(program, load, port).context(program.name)?;
-                if round > 0 {
-                    figures.push(figure);
-                }
+                println!("{}: {figure:.1} µs", program.name);
+                figures.push(figure);
             }
         }
         rows.extend(
@@ -101,21 +103,23 @@ pub(crate) fn rows(all: &Programs, peers: &Path, port: &mut u16) -> Result<Vec<R
 
 /// Microseconds for one message.
 fn per_message(program: &Program, load: &Load, port: &mut u16) -> Result<f64> {
-    let mut timed = |iters: u32| {
-        *port += 1;
-        let server = program.command(load, iters, *port, true);
-        let server = if program.listens_on_tcp {
-            Server::listening_on_tcp(&server, *port)?
-        } else {
-            Server::listening(&server, *port)?
-        };
-        let said = process::run(&program.command(load, iters, *port, false))?;
-        server.end()?;
-        Ok::<_, anyhow::Error>(super::latency::per_iteration(&said)? * f64::from(iters))
-    };
-    let (short, long) = (timed(SHORT)?, timed(LONG)?);
+    let (short, long) = (timed(program, load, SHORT, port)?, timed(program, load, LONG, port)?);
     ensure!(long > short, "{LONG} messages took {long} µs, no longer than {SHORT}, which took {short} µs");
     Ok((long - short) / f64::from(LONG - SHORT))
+}
+
+/// Microseconds for all messages of a run.
+fn timed(program: &Program, load: &Load, iters: u32, port: &mut u16) -> Result<f64> {
+    *port += 1;
+    let server = program.command(load, iters, *port, true);
+    let server = if program.listens_on_tcp {
+        Server::listening_on_tcp(&server, *port)?
+    } else {
+        Server::listening(&server, *port)?
+    };
+    let said = process::run(&program.command(load, iters, *port, false))?;
+    server.end()?;
+    Ok(super::latency::per_iteration(&said)? * f64::from(iters))
 }
 
 impl Program {
