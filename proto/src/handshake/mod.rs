@@ -62,7 +62,7 @@
 //!
 //! An established connection is handed over by [`Drive::migrate`](crate::Drive::migrate) to `None`,
 //! [`Drive::release`](crate::Drive::release), [`Drive::adopt`](crate::Drive::adopt) and a migration to a channel of
-//! the other driver.
+//! the other driver, where `Session::resume` goes on with it.
 #![allow(
     clippy::result_large_err,
     reason = "an error may hold the event that ended the handshake; nothing is allocated"
