@@ -136,10 +136,21 @@ impl<D: DataPath> Link<D> {
     pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
         let is_up = self.is_up();
         match &mut self.session {
-            None if self.until <= drive.now() => match self.dial(drive) {
-                Ok(session) => self.session = Some(session),
-                Err(error) => self.pause(drive, &error),
-            },
+            None if self.until <= drive.now() => {
+                let session = match drive.create_id(Some(self.channel), self.to.port_space) {
+                    Ok(id) => {
+                        // Set before the route is resolved, because that sets timers of the connection manager. iWARP
+                        // does not have this option.
+                        let _ = drive.set_option(id, ACK_TIMEOUT);
+                        Session::connect(drive, id, &self.to, LIMIT)
+                    }
+                    Err(error) => Err(error.into()),
+                };
+                match session {
+                    Ok(session) => self.session = Some(session),
+                    Err(error) => self.pause(drive, &error),
+                }
+            }
             // An attempt has no port yet, and ends by itself.
             Some(session) if !is_up => {
                 if session.attached().is_some() {
@@ -150,15 +161,6 @@ impl<D: DataPath> Link<D> {
             }
             None | Some(_) => {}
         }
-    }
-
-    #[allow(clippy::result_large_err, reason = "the error is kept, and the next attempt comes after a pause")]
-    fn dial<P: Poller<D>>(&self, drive: &mut Driver<D, P>) -> Result<Session<Port<D>>, HandshakeError> {
-        let id = drive.create_id(Some(self.channel), self.to.port_space)?;
-        // Set before the route is resolved, because that sets timers of the connection manager. iWARP does not have this
-        // option.
-        let _ = drive.set_option(id, ACK_TIMEOUT);
-        Session::connect(drive, id, &self.to, LIMIT)
     }
 
     fn pause<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
