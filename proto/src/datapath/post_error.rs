@@ -171,6 +171,13 @@ pub enum PostReason {
     /// The window is not bound by this QP, as far as is known.
     #[error("the window is not bound by this QP, or is invalidated")]
     NotBound,
+    /// As many binds of the window may still count as are recorded ([`Bindings::BINDS_MAX`](crate::memory::Bindings::BINDS_MAX)),
+    /// because they have failed or it was not invalidated; or as many invalidations of a failed QP. Deallocate the window, or
+    /// destroy the QP.
+    #[error(
+        "too many binds of the window, or invalidations of the QP, have failed: deallocate the window, or destroy the QP"
+    )]
+    TooManyBinds,
     /// A datagram that does not fit into one packet. Devices would complete it with success, and send nothing (IBA C10-93.1.1).
     #[error("a datagram of {len} bytes, more than the MTU of {mtu}")]
     DatagramTooLong {
@@ -225,7 +232,7 @@ impl PostReason {
             | PostReason::SharedBlock
             | PostReason::DatagramTooLong { .. }
             | PostReason::Gone => Errno::EINVAL,
-            PostReason::QueueFull { .. } | PostReason::NotReclaimed { .. } => Errno::ENOMEM,
+            PostReason::QueueFull { .. } | PostReason::NotReclaimed { .. } | PostReason::TooManyBinds => Errno::ENOMEM,
             PostReason::NotOfTransport(_) => Errno::EOPNOTSUPP,
             PostReason::StateUnknown(errno) | PostReason::Device(errno) => errno,
         }

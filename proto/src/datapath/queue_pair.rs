@@ -197,7 +197,7 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; [`PostReason::OtherPd`] also for the window; [`PostReason::LacksRight`] of the MR;
-    /// [`PostReason::NotOfWindow`] if `access` has other bits than the three rights of a peer.
+    /// [`PostReason::NotOfWindow`] if `access` has other bits than the three rights of a peer; [`PostReason::TooManyBinds`].
     #[doc(alias("ibv_bind_mw", "IBV_WR_BIND_MW"))]
     fn post_bind(
         &mut self,

@@ -69,6 +69,20 @@ impl Bindings {
         Bindings { bindings: Vec::new(), invalidations: VecDeque::new(), last: 0 }
     }
 
+    /// The most binds of one window that count at a time.
+    pub const BINDS_MAX: usize = 256;
+
+    /// The most invalidations in a PD that were posted and have no polled success.
+    pub const INVALIDATIONS_MAX: usize = 1 << 16;
+
+    /// Whether a bind of a window may be posted. Binds that have failed count too, so a program that posts them for ever would
+    /// need memory for ever: such a window is to be deallocated.
+    #[must_use]
+    pub fn may_bind(&self, window: u64) -> bool {
+        let binds = self.bindings.iter().filter(|binding| binding.window == window).count();
+        binds < Bindings::BINDS_MAX && self.invalidations.len() < Bindings::INVALIDATIONS_MAX
+    }
+
     /// Records a bind of a window, before its post. `window` identifies the window in this PD.
     pub fn bind(&mut self, window: u64, bind: Bind) {
         self.bindings.push(Binding { window, bind, end: End::Invalidation });
@@ -212,6 +226,34 @@ mod tests {
     fn invalidate(bindings: &mut Bindings, window: u64, qp_num: u32) {
         assert!(bindings.may_invalidate(window, qp_num));
         bindings.invalidate(window, qp_num);
+    }
+
+    #[test]
+    fn a_window_has_a_limited_number_of_binds_that_count() {
+        let mut bindings = Bindings::new();
+        for _ in 0..Bindings::BINDS_MAX {
+            assert!(bindings.may_bind(1));
+            bindings.bind(1, BIND);
+        }
+        assert_eq!((bindings.may_bind(1), bindings.may_bind(2)), (false, true));
+        bindings.dealloc(1);
+        assert!(bindings.may_bind(1));
+    }
+
+    /// Invalidations that fail are not polled as successes, also if each window is deallocated.
+    #[test]
+    fn a_qp_that_has_failed_has_a_limited_number_of_invalidations() {
+        let mut bindings = Bindings::new();
+        for window in 0..Bindings::INVALIDATIONS_MAX as u64 {
+            assert!(bindings.may_bind(window));
+            bindings.bind(window, BIND);
+            invalidate(&mut bindings, window, 17);
+            bindings.handle_completion(&Completion { status: WcStatus::WR_FLUSH_ERR, ..LOCAL });
+            bindings.dealloc(window);
+        }
+        assert!(!bindings.may_bind(1));
+        bindings.reuse(17);
+        assert!(bindings.may_bind(1));
     }
 
     #[test]

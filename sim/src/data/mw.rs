@@ -130,6 +130,10 @@ impl Qp {
         self.check(mw)?;
         let needed = access.needed_to_bind().ok_or(PostReason::NotOfWindow(access))?;
         let keyed_range = self.keyed_range(&mr.sge(range), needed)?;
+        let may = |world: &mut World| Some(world.domains.bindings(mw.pd.no)?.may_bind(mw.no.0));
+        if self.fabric.with(may) == Some(false) {
+            return Err(PostReason::TooManyBinds);
+        }
         let bind = Bind { rkey: mw.rkey, keyed_range, access };
         self.enqueue(wr_id, mw, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
         // The device executes it later, also if the doorbell is refused.

@@ -223,6 +223,10 @@ impl Qp {
         if self.is_datagram {
             return Err(PostReason::IsDatagram);
         }
+        let number = window.number();
+        if !self.inner.pd.inner().bindings().may_bind(number) {
+            return Err(PostReason::TooManyBinds);
+        }
         let bind_info = ibv_mw_bind_info {
             mr: memory.as_ptr().ok_or(PostReason::NotRegistered)?,
             addr: part.addr,
@@ -233,7 +237,7 @@ impl Qp {
         let rkey = next_key(window.rkey());
         let token = self.file_send(wr_id, &[part.lkey], Kind::of(WcOpcode::BIND_MW))?;
         self.inner.add_window(token);
-        let (number, qp_num) = (window.number(), self.inner.qp_num());
+        let qp_num = self.inner.qp_num();
         self.inner.pd.inner().bindings().bind(number, Bind { qp_num, lkey: part.lkey, rkey, access });
         // Window and registration are borrowed. They are of the same PD, and so of the same device.
         let answer = if let Some(api) = self.wr_api {

@@ -106,6 +106,28 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
     returned(mr);
 }
 
+/// A program may post binds to a QP that has failed: each fails, and may be bound as far as is known.
+#[test]
+fn binds_that_fail_for_ever_are_refused_at_a_limit() {
+    let (env, pair, mr) = connected(Rereg::None);
+    let mut s = pair.server_qp;
+    let mut mw = s.pd.alloc_mw().unwrap();
+    let mut posted = 0;
+    let refusal = loop {
+        match s.qp.post_bind(posted, &mut mw, &mr, 0..8, Access::REMOTE_READ) {
+            Ok(()) => posted += 1,
+            Err(error) => break error,
+        }
+        env.fabric.advance_by(SECOND);
+        assert!(s.send_cq.poll_one().unwrap().is_some());
+        assert!(posted < 1000);
+    };
+    assert_eq!((posted, refusal.reason(), refusal.errno()), (256, PostReason::TooManyBinds, Errno::ENOMEM));
+    mw.dealloc().unwrap();
+    let mut other = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut other, &mr, 0..8, Access::REMOTE_READ).unwrap();
+}
+
 #[test]
 fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
     let (mut env, pair, mr) = connected(Rereg::None);
