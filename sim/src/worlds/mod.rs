@@ -101,7 +101,10 @@ impl World {
     fn with(config: &Config, left_out: &[usize], with_log: bool) -> Self {
         let seed = config.seed;
         let fabric = Fabric::new(Config { clock: Clock::Virtual, ..config.clone() });
-        let world = World {
+        if with_log {
+            fabric.with(|world| world.log = Some(Log::default()));
+        }
+        World {
             fabric,
             seats: Vec::new(),
             addrs: Rc::default(),
@@ -112,11 +115,7 @@ impl World {
             // Each has numbers of its own, so that a fault less changes no other one.
             planner: Rng::new(seed ^ 0x0bad_5eed_0bad_5eed),
             rng: Rng::new(seed.rotate_left(32)),
-        };
-        if with_log {
-            world.fabric.with(|world| world.log = Some(Log::default()));
         }
-        world
     }
 
     /// Adds a host with a program that serves others: the world does not wait for its end. `start` is called when the world

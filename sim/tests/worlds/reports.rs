@@ -87,12 +87,12 @@ fn a_trace_has_the_messages_calls_and_events_of_all_hosts() {
 fn a_fault_that_is_told_strikes_at_its_time_and_the_chart_has_a_row_for_each_line_of_the_trace() {
     let mut world = World::logged(&cmid_sim::Config::default());
     world.host("server", Server::new);
-    world.host("client", |node| Client::new(node, 1000, Mistake::None));
+    world.host("client", idle);
     world.fault(Fault::LinkDown, "server", "client", Time(40_000_000), SECOND);
     world.fault(Fault::Crash, "client", "server", Time(2_000_000_000), SECOND);
-    world.run_for(2 * SECOND);
+    world.run_for(Duration::from_millis(2500));
     assert!(!world.runs("client"));
-    world.run_for(2 * SECOND);
+    world.run_for(SECOND);
     assert!(world.runs("client"));
     let (trace, chart) = (world.trace(), world.chart());
     for line in ["0.040000000 s  server: fault: link down of server", "2.000000000 s  client: crashes"] {

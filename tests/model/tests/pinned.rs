@@ -23,6 +23,15 @@ const PINNED: &[Pinned] = &[
         steps: &["core 0: pauses ch2: Ok", "core 0: 32 reads of ch2 fail", "core 0: resumes ch2: Ok"],
     },
     Pinned {
+        target: "ops",
+        name: "failed-channel-that-waited-for-room",
+        steps: &[
+            "OpenChannel { channel: ch5 }",
+            "core 0: 31 reads of ch5 fail",
+            "RawEvent { id: id9.2, listener: None, kind: User",
+        ],
+    },
+    Pinned {
         target: "faithful",
         name: "accept-that-could-not-move-the-id",
         steps: &[
