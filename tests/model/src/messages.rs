@@ -233,7 +233,8 @@ impl World {
 
     /// All is let go: neither waits for the other, and both close.
     fn rest(mut self) {
-        for _ in 0..3 {
+        // Each answer to an offer may have to wait for a credit, which takes a round.
+        for _ in 0..3 + WINDOW_MAX {
             for at in [0, 1] {
                 self.post(at, u32::MAX);
             }

@@ -172,6 +172,7 @@ impl World {
             host.refuse(0, None);
             host.is_late = false;
             host.follow(&mut self.kernel);
+            host.look();
         }
         self.look();
         for step in 0.. {
