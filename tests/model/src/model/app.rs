@@ -66,6 +66,9 @@ impl Host {
             return;
         }
         say(|| format!("asks {request:?} of {id} until {deadline:?}: {:?}", self.core.state(id)));
+        if let (Request::Destroy | Request::DestroyNow, Some(&no)) = (&request, self.device.ids.get(&id)) {
+            kernel.id_mut(no).leaving = true;
+        }
         let begun = self.core.begin(self.now, id, &request, deadline).expect("it would not be refused");
         let (made, result) = self.device.make(kernel, Some(&request), begun);
         let waived = request == Request::DestroyNow;

@@ -47,7 +47,8 @@ impl Kernel {
             Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Phase::AddrResolved,
             Call::Connect { .. } => self.with_device(no, call) && stage == Phase::RouteResolved,
             Call::Accept { .. } => {
-                let listens = |other: &Id| other.stage == Phase::Listen && !other.removed;
+                // The core itself destroys what is requested of one that leaves.
+                let listens = |other: &Id| other.stage == Phase::Listen && !other.removed && !other.leaving;
                 let shares = |other: &Id| listens(other) && other.file == self.id(no).file;
                 assert!(
                     !self.ids.values().any(shares),

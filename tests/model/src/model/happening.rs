@@ -189,6 +189,7 @@ impl Id {
             deaf: false,
             watched: false,
             removed: false,
+            leaving: false,
             qp: false,
             connect_error: false,
             groups: Vec::new(),

@@ -64,6 +64,8 @@ pub(crate) struct Id {
     pub(crate) watched: bool,
     /// Its device is gone.
     pub(crate) removed: bool,
+    /// Its application has asked for its destruction.
+    pub(crate) leaving: bool,
     pub(crate) qp: bool,
     /// The library could not complete the connection, and swallows its later events.
     pub(crate) connect_error: bool,
