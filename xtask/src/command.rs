@@ -24,10 +24,11 @@ use cmid_softroce::{Kernel, Transport};
 use crate::backend::Backend;
 use crate::context::Context;
 
-/// A command, and the reports that it writes.
+/// A command, what it needs of the target directory, and the reports that it writes.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) words: Vec<OsString>,
+    needs: Vec<PathBuf>,
     reports: Vec<PathBuf>,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn line(
     transport: Transport,
     text: &str,
 ) -> Result<Line> {
-    let mut line = Line { words: Vec::new(), reports: Vec::new() };
+    let mut line = Line { words: Vec::new(), needs: Vec::new(), reports: Vec::new() };
     let environment = backend.environment(kernel, transport);
     let root = context.root.to_str().context("the path of the workspace is not text")?;
     let texts =
@@ -78,7 +79,8 @@ impl Line {
         let (before, name) = (&word[..at], &word[at + 1..]);
         let path = if name.contains('/') { context.target().join(name) } else { context.release(name) };
         self.words.push([OsStr::new(before), path.as_os_str()].into_iter().collect());
-        self.reports.extend(word[at..].starts_with('%').then_some(path));
+        let paths = if word[at..].starts_with('%') { &mut self.reports } else { &mut self.needs };
+        paths.push(path);
     }
 
     /// The folders that the command writes to.
@@ -86,8 +88,12 @@ impl Line {
         self.reports.iter().filter_map(|report| report.parent()).map(Into::into).collect()
     }
 
-    /// Makes the folders, and removes the reports of an earlier run, so that they cannot be taken for this one's.
+    /// Fails if a program has not been built. Makes the folders, and removes the reports of an earlier run, so that they
+    /// cannot be taken for this one's.
     pub(crate) fn begin(&self) -> Result<()> {
+        if let Some(missing) = self.needs.iter().find(|path| !path.exists()) {
+            bail!("{} is missing: `cargo xtask step \"build for the VM\"` builds the programs", missing.display());
+        }
         self.folders().iter().try_for_each(fs::create_dir_all).context("the folder of a report")?;
         let mut old = self.reports.iter().filter(|report| report.exists());
         old.try_for_each(fs::remove_file).context("an old report")

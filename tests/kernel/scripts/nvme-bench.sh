@@ -21,24 +21,27 @@ own() {
 # best FILE: its line with the most IOPS.
 best() { sort -n "$1" | tail -n 1; }
 
+# tell LINE: prints it, and adds it to the report. A pipe to tee would lose the failure of a row.
+tell() { echo "$1" && echo "$1" >>"$report"; }
+
 seconds=2
-{
-    echo "kind bytes depth | cmid-nvme: IOPS p50/us p99/us processor/us | kernel: IOPS p50/us p99/us processor/us | ratio"
-    for kind in read write; do
-        for size in 4096 131072; do
-            for depth in 1 32; do
-                : >/tmp/mine
-                : >/tmp/theirs
-                for _round in 1 2 3; do
-                    own $kind $size $depth >>/tmp/mine || fail "cmid-nvme"
-                    kernel $kind $size $depth >>/tmp/theirs || fail "fio"
-                done
-                mine=$(best /tmp/mine) theirs=$(best /tmp/theirs)
-                ratio=$(echo "${mine%% *} ${theirs%% *}" | awk '{ printf "%.2f", $1 / $2 }')
-                echo "$kind $size $depth | $mine | $theirs | $ratio"
+: >"$report"
+tell "kind bytes depth | cmid-nvme: IOPS p50/us p99/us processor/us | kernel: IOPS p50/us p99/us processor/us | ratio"
+for kind in read write; do
+    for size in 4096 131072; do
+        for depth in 1 32; do
+            : >/tmp/mine
+            : >/tmp/theirs
+            for _round in 1 2 3; do
+                own $kind $size $depth >>/tmp/mine || fail "cmid-nvme"
+                kernel $kind $size $depth >>/tmp/theirs || fail "fio"
             done
+            [ "$(cat /tmp/mine /tmp/theirs | wc -l)" = 6 ] || fail "a round has no figures"
+            mine=$(best /tmp/mine) theirs=$(best /tmp/theirs)
+            ratio=$(echo "${mine%% *} ${theirs%% *}" | awk '{ printf "%.2f", $1 / $2 }')
+            tell "$kind $size $depth | $mine | $theirs | $ratio"
         done
     done
-} | tee "$report"
+done
 echo 1 >/sys/class/nvme/nvme0/delete_controller
 stop_target
