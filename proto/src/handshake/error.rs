@@ -1,5 +1,6 @@
 //! The error of a handshake.
 
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::error::{BoxError, Error, Refused};
 use crate::event_result::EventError;
@@ -46,6 +47,21 @@ impl HandshakeError {
             HandshakeError::Ended { error, .. } => error.errno,
             HandshakeError::TimedOut { .. } => Errno::ETIMEDOUT,
             HandshakeError::Attach(_) => Errno::EIO,
+        }
+    }
+
+    /// Returns the private data with which the peer has rejected the connection; none if it was not rejected. The transport
+    /// pads it with zeros (`rdma_reject`).
+    #[must_use]
+    pub fn reject_data(&self) -> Option<&[u8]> {
+        match self {
+            HandshakeError::Ended { error, .. } if error.event.cm() == Some(CmEvent::Rejected) => {
+                Some(&error.event.private_data)
+            }
+            HandshakeError::Ended { .. }
+            | HandshakeError::Request(_)
+            | HandshakeError::Attach(_)
+            | HandshakeError::TimedOut { .. } => None,
         }
     }
 

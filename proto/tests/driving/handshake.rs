@@ -118,10 +118,11 @@ fn an_event_of_failure_ends_it_with_the_event() {
         let mut drive = driven();
         let (channel, mut dial) = dialled(&mut drive, Acks::Explicit);
         connecting(&mut drive, channel, &mut dial);
-        has(&mut drive, RawEvent { status, ..RawEvent::new(dial.id(), kind) });
+        has(&mut drive, RawEvent { status, private_data: b"why", ..RawEvent::new(dial.id(), kind) });
         let _rest = drive.run(8);
         let failed = fed(&mut drive, channel, &mut dial).unwrap_err();
         assert_eq!(failed.errno(), errno, "{kind}");
+        assert_eq!(failed.reject_data(), (kind == CmEvent::Rejected).then_some(&b"why"[..]));
         let HandshakeError::Ended { during: RequestKind::Connect, error } = failed else { panic!("{failed}") };
         assert_eq!((error.event.cm(), error.event.status), (Some(kind), status));
         assert!(dial.is_over());

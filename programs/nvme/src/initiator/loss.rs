@@ -93,13 +93,10 @@ pub enum Loss {
 impl Loss {
     /// The error of a handshake, with the reason of the target if it has told one.
     pub(super) fn of_handshake(qid: u16, error: HandshakeError) -> Self {
-        if let HandshakeError::Ended { error, .. } = &error {
-            let rejected = error.event.cm() == Some(CmEvent::Rejected);
-            if let Some(reason) = CmReject::decode(&error.event.private_data).filter(|_| rejected) {
-                return Loss::Rejected { qid, reason };
-            }
+        match error.reject_data().and_then(CmReject::decode) {
+            Some(reason) => Loss::Rejected { qid, reason },
+            None => Loss::Handshake { qid, error: Box::new(error) },
         }
-        Loss::Handshake { qid, error: Box::new(error) }
     }
 
     /// The loss that an event of an established connection tells of.

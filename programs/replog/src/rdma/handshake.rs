@@ -122,8 +122,8 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             return Ok(());
         }
         let mut cause = Cause::of(error);
-        if let (Cause::Refused, HandshakeError::Ended { error, .. }) = (cause, error) {
-            if let Some((version, _)) = parse(&error.event.private_data).filter(|(version, _)| *version != VERSION) {
+        if let (Cause::Refused, Some(data)) = (cause, error.reject_data()) {
+            if let Some((version, _)) = parse(data).filter(|(version, _)| *version != VERSION) {
                 bail!("replica {number} has version {version}, this one {VERSION}: install one version everywhere");
             }
             // It has another number than this replica believes, until the user corrects that.
