@@ -18,6 +18,7 @@ pub(crate) const PACKAGES: &[&str] = &[
     "gcc",
     "libc6-dev",
     "strace",
+    "fio",
 ];
 
 /// Installs missing packages, and finds a usable libclang.

@@ -18,7 +18,7 @@ const TESTS: &str = "tests/conformance/Cargo.toml";
 /// In GB: what a programme writes to `target/` where nothing is built, and where everything is.
 const DISK: [u64; 2] = [12, 2];
 /// The packages for some of the steps on the host.
-const MORE: &[&str] = &["valgrind", "python3", "python3-pip", "cmake", "e2fsprogs", "fio"];
+const MORE: &[&str] = &["valgrind", "python3", "python3-pip", "cmake", "e2fsprogs"];
 
 /// Checks all of it, tells what is there, and fails with all that is missing. Installs the packages if nothing else is
 /// missing.
