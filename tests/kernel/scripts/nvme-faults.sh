@@ -63,6 +63,26 @@ told "^lost: "
 connected 2
 target=10.99.0.1
 
+echo "--- the target allows fewer queues, and more again"
+in_background initiator bench --seconds 9 --queue-depth 8 -i 4 -c 1 -l 30
+for queues in 1 3; do
+    echo $queues >$config/subsystems/$nqn/attr_qid_max
+    sleep 3
+done
+ended 0
+told "^connected: 4 I/O queues"
+told "^connected: 1 I/O queues"
+told "^connected: 3 I/O queues"
+echo 128 >$config/subsystems/$nqn/attr_qid_max
+
+echo "--- a namespace goes while it is written to"
+in_background initiator bench --write --seconds 20 --queue-depth 8 -i 2
+echo 0 >$config/subsystems/$nqn/namespaces/1/enable
+ended 1
+told "^cmid-nvme: .*(type [0-9], code 0x[0-9a-f]*)"
+refused "there is no namespace 1" initiator write --data /tmp/back
+echo 1 >$config/subsystems/$nqn/namespaces/1/enable
+
 echo "--- a namespace goes and comes back"
 in_background initiator connect --seconds 4
 echo 0 >$config/subsystems/$nqn/namespaces/1/enable

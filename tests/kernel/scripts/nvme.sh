@@ -5,6 +5,20 @@ dd if=/dev/urandom of=/tmp/data bs=1M count=4 2>/dev/null
 
 timeout 60 "$ours" discover -a $target >/tmp/output || fail "discover"
 grep "^rdma $target 4420 $nqn (nvme subsystem)" /tmp/output || fail "the subsystem is not discovered"
+# The discovery log is longer than a transfer.
+for number in $(seq 200); do
+    mkdir $config/subsystems/$nqn$number
+    ln -s $config/subsystems/$nqn$number $config/ports/1/subsystems/
+done
+timeout 60 "$ours" discover -a $target >/tmp/output || fail "discover many"
+[ "$(grep -c "^rdma $target 4420 $nqn[0-9]* (nvme subsystem)" /tmp/output)" = 1 ] || fail "subsystems of other hosts are told"
+for number in $(seq 200); do echo 1 >$config/subsystems/$nqn$number/attr_allow_any_host; done
+timeout 60 "$ours" discover -a $target >/tmp/output || fail "discover many"
+[ "$(grep -c "^rdma $target 4420 $nqn[0-9]* (nvme subsystem)" /tmp/output)" = 201 ] || fail "not all are discovered"
+for number in $(seq 200); do
+    rm $config/ports/1/subsystems/$nqn$number
+    rmdir $config/subsystems/$nqn$number
+done
 initiator id-ctrl >/tmp/output || fail "id-ctrl"
 grep -x "subnqn $nqn" /tmp/output || fail "the identity"
 initiator id-ns >/tmp/output || fail "id-ns"
