@@ -5,7 +5,10 @@ mod common;
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use cmid_tokio::proto::messages::{MessagesConfig, NotSent};
@@ -74,6 +77,39 @@ async fn a_peer_that_takes_no_messages_stops_the_sender_and_a_dropped_message_le
     // Well before the next sign of life.
     assert_eq!(timeout(SHORT, receiving).await.unwrap().unwrap(), b"y");
     sending.await.unwrap().unwrap();
+}
+
+/// Whether the task of a channel was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_message_wakes_its_channel_only_if_the_peer_has_few_credits() {
+    let [mut client, mut server] = channels(&World::paused()).await;
+    // The first one is dropped at once, four are kept: more than half of the window.
+    for (count, has_few) in [(1, false), (4, true)] {
+        let mut messages = Vec::new();
+        for _ in 0..count {
+            client.send(b"x").await.unwrap();
+            messages.push(ends(server.recv()).await.unwrap().unwrap());
+        }
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let is_pending = pin!(server.recv()).poll(&mut Context::from_waker(&waker)).is_pending();
+        drop(messages);
+        assert_eq!((is_pending, woken.0.load(Ordering::Relaxed)), (true, has_few), "{count}");
+    }
+    // It tells the peer of all.
+    assert!(timeout(SHORT, server.recv()).await.is_err());
+    for _ in 0..CREDITS {
+        timeout(SHORT, client.send(b"x")).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::task::Wake;
 
 use cmid_proto::datapath::{Block, Piece};
 
@@ -59,7 +58,7 @@ impl<P: Piece> Drop for Message<P> {
     fn drop(&mut self) {
         // The channel posts its receive again when it is polled.
         drop(self.block.take());
-        self.wakers.wake_by_ref();
+        self.wakers.dropped();
     }
 }
 

@@ -102,6 +102,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     /// Posts the receives of the messages that the program has dropped.
     fn post_receives(&mut self) -> io::Result<()> {
         let mut posted = 0;
+        self.wakers.look(self.messages.peer_is_low());
         while let Some(block) = self.receives.take() {
             self.post_receive(block)?;
             posted += 1;

@@ -1,5 +1,6 @@
 //! Who is woken when something happens on a channel.
 
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
@@ -19,12 +20,16 @@ impl Half {
 /// The last task that has waited for each half. One may receive and another one send, and a descriptor or a timer has room
 /// for one waker: it has this one, which wakes both.
 #[derive(Debug, Default)]
-pub(super) struct Wakers([Mutex<Option<Waker>>; 2]);
+pub(super) struct Wakers {
+    halves: [Mutex<Option<Waker>>; 2],
+    /// Whether the peer had few credits at the last turn.
+    peer_is_low: AtomicBool,
+}
 
 impl Wakers {
     fn of(&self, half: Half) -> MutexGuard<'_, Option<Waker>> {
         // No call panics while it holds the lock.
-        self.0[half as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        self.halves[half as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The task of the context waits for a half.
@@ -32,6 +37,21 @@ impl Wakers {
         match &mut *self.of(half) {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
+        }
+    }
+
+    /// Called before the channel looks for the receives of dropped messages.
+    pub(super) fn look(&self, peer_is_low: bool) {
+        self.peer_is_low.store(peer_is_low, Ordering::Relaxed);
+        // With that of `dropped`: the channel sees the receive, or `dropped` sees what is stored.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The receive of a message is free again. It can wait for the next turn, unless the peer has few credits.
+    pub(super) fn dropped(self: &Arc<Self>) {
+        fence(Ordering::SeqCst);
+        if self.peer_is_low.load(Ordering::Relaxed) {
+            self.wake_by_ref();
         }
     }
 

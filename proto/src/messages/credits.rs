@@ -62,9 +62,14 @@ impl Credits {
         self.credits > 1 || (self.credits == 1 && self.free > 0)
     }
 
+    /// Whether the peer has at most half of its credits.
+    pub(super) fn are_low(&self) -> bool {
+        self.at_peer <= u32::from(self.own_window / 2)
+    }
+
     /// Whether the peer waits for credits, or soon will.
     pub(super) fn is_awaited(&self) -> bool {
-        self.has_news && self.at_peer <= u32::from(self.own_window / 2)
+        self.has_news && self.are_low()
     }
 
     /// Takes a credit for a packet. Returns its number, and what it permits.

@@ -206,6 +206,13 @@ impl Messages {
         self.credits.posted(count);
     }
 
+    /// Whether the peer has at most half of its credits: receives that are [posted](Messages::posted) now give it more at
+    /// once, and otherwise with the next packet. A program that need not post them before asks this.
+    #[must_use]
+    pub fn peer_is_low(&self) -> bool {
+        self.credits.are_low()
+    }
+
     /// Sends no more messages. [`poll_control`](Messages::poll_control) returns the goodbye, when all that was offered is taken.
     /// Messages of the peer still
     /// arrive, until its goodbye; if that is not there by `deadline`, the connection has failed. Does nothing the second
