@@ -106,12 +106,17 @@ impl World {
         }
     }
 
+    /// The rounds until both sides have said what they have to say: each answer to an offer may wait for a credit. A side may
+    /// have more offers than receives, because a receive is posted again before its offer is answered.
+    fn rounds(&self) -> u32 {
+        6 + 2 * self.sides.iter().map(|side| side.messages.offered()).sum::<u32>()
+    }
+
     /// Without time and messages it comes to rest: packets without messages do not answer each other.
     fn quiet(&mut self) {
-        let answers: u32 = self.sides.iter().map(|side| side.messages.offered()).sum();
+        let rounds = self.rounds();
         for round in 0.. {
-            // Each answer to an offer may wait for a credit.
-            assert!(round < 6 + 2 * answers, "packets without messages answer each other");
+            assert!(round < rounds, "packets without messages answer each other");
             for at in [0, 1] {
                 self.control(at);
             }
@@ -234,8 +239,7 @@ impl World {
 
     /// All is let go: neither waits for the other, and both close.
     fn rest(mut self) {
-        // Each answer to an offer may have to wait for a credit, which takes a round.
-        for _ in 0..3 + WINDOW_MAX {
+        for _ in 0..self.rounds() {
             for at in [0, 1] {
                 self.post(at, u32::MAX);
             }
