@@ -121,6 +121,13 @@ pub struct Failure {
     pub cause: Option<FailureCause>,
 }
 
+impl Failure {
+    /// The same, of a call that frees an object which nobody knows any more.
+    pub(crate) const fn leak(self) -> Fault {
+        Fault::Leak { call: self.call, target: self.target, errno: self.errno }
+    }
+}
+
 /// What causes a [`Failure`], where the errno does not tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]

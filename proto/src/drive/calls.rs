@@ -5,7 +5,7 @@ use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::error::{Error, Fault};
 use crate::key::IdKey;
-use crate::machine::{Following, Part, Progress, RequestOf};
+use crate::machine::{Follow, Part, Progress, RequestOf};
 use crate::request::Request;
 use crate::time::Time;
 
@@ -77,15 +77,15 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 None => Ok(()),
             };
             match self.core.end_of(&part, outcome) {
-                Following::Next(next) => {
+                Ok(Follow::Next(next)) => {
                     self.record_outcome(call.as_ref(), outcome, None);
                     part = next;
                 }
-                Following::Done(progress) => {
+                Ok(Follow::Done(progress)) => {
                     self.record_outcome(call.as_ref(), outcome, None);
                     return Ok(progress);
                 }
-                Following::Failed(error) => {
+                Err(error) => {
                     self.record_outcome(call.as_ref(), outcome, fault(&error));
                     return Err(error);
                 }

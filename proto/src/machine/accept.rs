@@ -2,7 +2,7 @@
 //! accept makes two calls: the first migrates the id to the channel that delivers its events.
 
 use super::Core;
-use super::begun::{Following, Part, RequestOf};
+use super::begun::{Follow, Following, Part, RequestOf};
 use crate::call::Outcome;
 use crate::cells::Cell;
 use crate::id::Id;
@@ -32,12 +32,10 @@ impl Core {
 
     /// Handles the return of that migration. If it has failed, the id is as before, and the accept can be repeated.
     pub(super) fn moved_to_accept<'r>(&mut self, of: RequestOf<'r>, cell: Cell, outcome: Outcome) -> Following<'r> {
-        if let Err(errno) = outcome {
-            return self.failed(of.id, RequestKind::Migrate, errno);
-        }
+        outcome.map_err(|errno| self.failure(of.id, RequestKind::Migrate.name(), errno))?;
         if let Some(to) = self.channel(of.id) {
             self.set_channels(of.id, to, to);
         }
-        Following::Next(Part::Request { of, cell, timeout_ms: 0 })
+        Ok(Follow::Next(Part::Request { of, cell, timeout_ms: 0 }))
     }
 }

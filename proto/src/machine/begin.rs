@@ -7,7 +7,7 @@ use crate::cells::{Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::deadlines::Deadlines;
 use crate::errno::Errno;
-use crate::error::{FailureCause, Refused};
+use crate::error::{Failure, FailureCause, Refused};
 use crate::guard;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::IdKey;
@@ -154,22 +154,18 @@ impl Core {
     }
 
     /// Applies the failure of a request that is one call.
-    pub(super) fn request_failed(&mut self, of: &RequestOf<'_>, errno: Errno) -> Following<'static> {
+    pub(super) fn request_failed(&mut self, of: &RequestOf<'_>, errno: Errno) -> Failure {
         let (key, request_kind) = (of.id, of.request.request_kind());
-        let Some(id) = self.ids.get_mut(key) else { return done() };
-        note(id, of.request, false);
-        let next = table::after_failure(id.state, request_kind, errno);
-        self.set_state(key, next);
+        if let Some(id) = self.ids.get_mut(key) {
+            note(id, of.request, false);
+            let next = table::after_failure(id.state, request_kind, errno);
+            self.set_state(key, next);
+        }
         if request_kind != RequestKind::Notify {
             self.set_sync_state(key, SyncState::Never);
         }
-        self.failed_because(key, request_kind, errno)
-    }
-
-    fn failed_because(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Following<'static> {
-        let mut failure = self.failure(key, request_kind.name(), errno);
-        failure.cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
-        failure.into()
+        let cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
+        Failure { cause, ..self.failure(key, request_kind.name(), errno) }
     }
 
     /// Begins a wait for a connection request, without a call. The request may have come already.

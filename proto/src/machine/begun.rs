@@ -5,7 +5,7 @@ use core::fmt;
 use super::Core;
 use crate::call::{Call, Outcome};
 use crate::cells::Cell;
-use crate::error::{Error, Failure, Fault};
+use crate::error::Error;
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
@@ -179,9 +179,9 @@ impl<'c, 'r> Begun<'c, 'r> {
     #[inline(always)]
     pub fn end(self, outcome: Outcome) -> Flow<'c, 'r> {
         match self.core.end_of(&self.part, outcome) {
-            Following::Next(part) => Flow::Next(Begun { part, ..self }),
-            Following::Done(progress) => Flow::Done(Ok(progress)),
-            Following::Failed(error) => Flow::Done(Err(error)),
+            Ok(Follow::Next(part)) => Flow::Next(Begun { part, ..self }),
+            Ok(Follow::Done(progress)) => Flow::Done(Ok(progress)),
+            Err(error) => Flow::Done(Err(error)),
         }
     }
 }
@@ -211,7 +211,10 @@ impl Core {
             Part::Close { channel, asked } => self.closed(channel, asked, outcome),
             Part::OpenToCreate { channel, id, port_space } => self.opened_to_create(channel, id, port_space, outcome),
             Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
-            Part::Request { ref of, .. } => outcome.map_or_else(|errno| self.request_failed(of, errno), |()| done()),
+            Part::Request { ref of, .. } => {
+                outcome.map_err(|errno| self.request_failed(of, errno))?;
+                done()
+            }
             Part::Uncalled { ref of } => self.uncalled(of),
             Part::MoveToAccept { of, cell } => self.moved_to_accept(of, cell, outcome),
             Part::Join { ref of } => self.joined(of, outcome),
@@ -224,7 +227,7 @@ impl Core {
             Part::DisconnectAgain { id } => self.disconnected_again(id),
             Part::Destroy { id, asked } => self.destroyed(id, asked, outcome),
         };
-        if let Following::Failed(Error::Fault(_)) = following {
+        if let Err(Error::Fault(_)) = following {
             self.counters.faults += 1;
         }
         following
@@ -293,24 +296,15 @@ fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Cal
 }
 
 /// What follows from the outcome of a call.
-pub(crate) enum Following<'r> {
+pub(crate) type Following<'r> = Result<Follow<'r>, Error>;
+
+/// How a request goes on that has not failed.
+pub(crate) enum Follow<'r> {
     Next(Part<'r>),
     Done(Progress),
-    Failed(Error),
 }
 
-pub(super) fn done() -> Following<'static> {
-    Following::Done(Progress::Done)
-}
-
-impl From<Failure> for Following<'_> {
-    fn from(failure: Failure) -> Self {
-        Following::Failed(Error::Failed(failure))
-    }
-}
-
-impl From<Fault> for Following<'_> {
-    fn from(fault: Fault) -> Self {
-        Following::Failed(Error::Fault(fault))
-    }
+#[allow(clippy::unnecessary_wraps, reason = "the end of a function that may fail")]
+pub(super) const fn done() -> Following<'static> {
+    Ok(Follow::Done(Progress::Done))
 }

@@ -1,20 +1,19 @@
 //! The creation of ids, and the opening and closing of channels.
 
 use super::Core;
-use super::begun::{Begun, Following, Part, done};
+use super::begun::{Begun, Follow, Following, Part, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
 use crate::errno::Errno;
-use crate::error::{Failure, Fault, Refused};
+use crate::error::{Error, Failure, Refused};
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::request::{Acks, PortSpace};
-use crate::request_kind::RequestKind;
 use crate::state::State;
 
 /// The call that opens a channel, in errors.
-const OPEN: &str = "create_event_channel";
+pub(super) const OPEN: &str = "create_event_channel";
 
 impl Core {
     /// Begins the creation of an id on a channel (rdma_create_id(3)); with `None`, in synchronous mode. Returns the key that
@@ -87,10 +86,7 @@ impl Core {
     }
 
     pub(super) fn opened(&mut self, channel: ChannelKey, acks: Acks, outcome: Outcome) -> Following<'static> {
-        if let Err(errno) = outcome {
-            let target = Target::Channel(channel);
-            return Failure { call: OPEN, target, state: State::Idle, errno, cause: None }.into();
-        }
+        outcome.map_err(|errno| of_channel(channel, OPEN, errno))?;
         self.channels.insert(Channel::new(acks, false));
         done()
     }
@@ -103,16 +99,9 @@ impl Core {
         port_space: PortSpace,
         outcome: Outcome,
     ) -> Following<'static> {
-        if let Err(errno) = outcome {
-            return self.failed_to_open(id, errno).into();
-        }
+        outcome.map_err(|errno| self.failure(id, OPEN, errno))?;
         self.insert_private(None);
-        Following::Next(Part::Create { id, channel, port_space, sync: true })
-    }
-
-    /// The failure of a request that opens a channel first.
-    pub(super) fn failed_to_open(&self, id: IdKey, errno: Errno) -> Failure {
-        self.failure(id, OPEN, errno)
+        Ok(Follow::Next(Part::Create { id, channel, port_space, sync: true }))
     }
 
     /// Inserts a private channel that counts the id which is to come to it.
@@ -123,13 +112,11 @@ impl Core {
     pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following<'static> {
         self.made(Due::Close(channel));
         self.remove_channel(channel);
-        let Err(errno) = outcome else { return done() };
-        let (call, target) = ("destroy_event_channel", Target::Channel(channel));
-        if asked {
-            Failure { call, target, state: State::Idle, errno, cause: None }.into()
-        } else {
-            Fault::Leak { call, target, errno }.into()
-        }
+        outcome.map_err(|errno| {
+            let failure = of_channel(channel, "destroy_event_channel", errno);
+            if asked { Error::Failed(failure) } else { failure.leak().into() }
+        })?;
+        done()
     }
 
     pub(super) fn created(
@@ -140,25 +127,19 @@ impl Core {
         sync: bool,
         outcome: Outcome,
     ) -> Following<'static> {
-        match outcome {
-            Ok(()) => {
-                self.ids.insert(Id::new(port_space, channel, sync));
-                // A private channel counts the id already.
-                if !sync {
-                    self.join_channel(channel);
-                }
-                done()
-            }
-            Err(errno) => {
-                if sync {
-                    self.leave_channel(channel);
-                }
-                self.failure(key, "create_id", errno).into()
-            }
+        // A private channel counts the id already.
+        match (outcome, sync) {
+            (Ok(()), false) => self.join_channel(channel),
+            (Err(_), true) => self.leave_channel(channel),
+            (Ok(()), true) | (Err(_), false) => {}
         }
+        outcome.map_err(|errno| self.failure(key, "create_id", errno))?;
+        self.ids.insert(Id::new(port_space, channel, sync));
+        done()
     }
+}
 
-    pub(super) fn failed(&self, key: IdKey, request: RequestKind, errno: Errno) -> Following<'static> {
-        self.failure(key, request.name(), errno).into()
-    }
+/// The failure of a call on a channel.
+fn of_channel(channel: ChannelKey, call: &'static str, errno: Errno) -> Failure {
+    Failure { call, target: Target::Channel(channel), state: State::Idle, errno, cause: None }
 }

@@ -3,13 +3,12 @@
 //! nothing else. [`Request::DestroyNow`](crate::Request::DestroyNow) does not wait.
 
 use super::Core;
-use super::begun::{Following, Progress, Unacked, done};
+use super::begun::{Follow, Following, Progress, Unacked, done};
 use super::due::Due;
 use crate::call::Outcome;
-use crate::error::Fault;
 use crate::event::EventKind;
 use crate::id::{DestroyReport, Rare, SyncState};
-use crate::key::{ChannelKey, IdKey, Target};
+use crate::key::{ChannelKey, IdKey};
 use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
@@ -23,7 +22,7 @@ impl Core {
     pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following<'static> {
         self.end_all(key, DestroyReport::Event);
         self.set_deadline(key, deadline);
-        Following::Done(Progress::WhenAcked)
+        Ok(Follow::Done(Progress::WhenAcked))
     }
 
     /// Ends the requests of an id that is to be destroyed, and discards its undelivered events.
@@ -85,12 +84,12 @@ impl Core {
         if destroy_report == DestroyReport::Nothing {
             // The application has no key to repeat the destruction.
             self.forget(key);
-            return Fault::Leak { call: RequestKind::Destroy.name(), target: Target::Id(key), errno }.into();
+            return Err(self.failure(key, RequestKind::Destroy.name(), errno).leak().into());
         }
         self.end_all(key, DestroyReport::Result);
         self.set_state(key, State::Failed);
         if destroy_report == DestroyReport::Result {
-            return self.failed(key, RequestKind::Destroy, errno);
+            return Err(self.failure(key, RequestKind::Destroy.name(), errno).into());
         }
         self.post(channel, Stored::made(key, EventKind::Destroyed, errno.as_status()));
         done()

@@ -17,7 +17,8 @@
 //! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
-use super::begun::{Following, Part, done};
+use super::begun::{Follow, Following, Part, done};
+use super::create::OPEN;
 use crate::call::Outcome;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
@@ -47,11 +48,9 @@ impl Core {
         backlog: i32,
         outcome: Outcome,
     ) -> Following<'static> {
-        if let Err(errno) = outcome {
-            return self.failed_to_open(key, errno).into();
-        }
+        outcome.map_err(|errno| self.failure(key, OPEN, errno))?;
         self.insert_private(Some(key));
-        Following::Next(Part::MoveToListen { id: key, own, backlog })
+        Ok(Follow::Next(Part::MoveToListen { id: key, own, backlog }))
     }
 
     /// Handles the outcome of the migration to the id's own channel.
@@ -64,14 +63,14 @@ impl Core {
     ) -> Following<'static> {
         if let Err(errno) = outcome {
             self.leave_channel(own);
-            return self.failed(key, RequestKind::Migrate, errno);
+            return Err(self.failure(key, RequestKind::Migrate.name(), errno).into());
         }
         let channel = self.ids.get(key).map_or(own, |id| id.channel);
         self.set_channels(key, channel, own);
         // The channel has also counted the id that was to come.
         self.leave_channel(own);
         self.handle_readable(own);
-        Following::Next(Part::Listen { id: key, backlog })
+        Ok(Follow::Next(Part::Listen { id: key, backlog }))
     }
 
     pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following<'static> {
@@ -88,13 +87,9 @@ impl Core {
             channel.listener = outcome.is_ok().then_some(key);
         }
         self.unpark();
-        match outcome {
-            Ok(()) => {
-                self.set_state(key, State::Listening);
-                done()
-            }
-            Err(errno) => self.failed(key, RequestKind::Listen, errno),
-        }
+        outcome.map_err(|errno| self.failure(key, RequestKind::Listen.name(), errno))?;
+        self.set_state(key, State::Listening);
+        done()
     }
 
     /// Whether a migration of an id makes no device call: for a listener, also one that still listens after a failed

@@ -2,7 +2,8 @@
 //! the id is on the new channel.
 
 use super::Core;
-use super::begun::{Following, Part, Progress, done};
+use super::begun::{Follow, Following, Part, Progress, done};
+use super::create::OPEN;
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
@@ -40,7 +41,7 @@ impl Core {
         id.rare.insert(Rare::MOVES);
         (id.move_to, id.move_deadline) = (to, deadline);
         self.arm(key);
-        Following::Done(Progress::WhenAcked)
+        Ok(Follow::Done(Progress::WhenAcked))
     }
 
     /// Ends the wait of a migration for acks.
@@ -61,10 +62,10 @@ impl Core {
         outcome: Outcome,
     ) -> Following<'static> {
         if let Err(errno) = outcome {
-            return self.migrate_failed(key, by_event, self.failed_to_open(key, errno));
+            return self.migrate_failed(key, by_event, self.failure(key, OPEN, errno));
         }
         self.insert_private(None);
-        Following::Next(Part::Migrate { id: key, to, by_event })
+        Ok(Follow::Next(Part::Migrate { id: key, to, by_event }))
     }
 
     /// Handles the outcome of the device's migration.
@@ -121,7 +122,7 @@ impl Core {
         if self.ids.get(key).is_some_and(|id| id.waits_for().is_none()) {
             self.set_sync_state(key, SyncState::Never);
         }
-        failure.into()
+        Err(failure.into())
     }
 
     /// Changes an id's channels. Its undelivered events follow, in order, ahead of any later ones.

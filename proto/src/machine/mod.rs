@@ -45,7 +45,7 @@ use crate::time::Time;
 
 pub use admit::Admission;
 pub use begun::{Begun, Flow, Progress};
-pub(crate) use begun::{Following, Part, RequestOf};
+pub(crate) use begun::{Follow, Part, RequestOf};
 pub(crate) use reads::NextOf;
 pub use release::Released;
 

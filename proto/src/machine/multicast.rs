@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 
 use super::Core;
-use super::begun::{Following, Part, Progress, RequestOf, done};
+use super::begun::{Follow, Following, Part, Progress, RequestOf, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;
@@ -60,7 +60,7 @@ impl Core {
         let Request::Join { addr, .. } = *request else { return done() };
         if let Err(errno) = outcome {
             self.set_sync_state(key, SyncState::Never);
-            return self.failed(key, RequestKind::Join, errno);
+            return Err(self.failure(key, RequestKind::Join.name(), errno).into());
         }
         let Some(id) = self.ids.get_mut(key) else { return done() };
         let (next, sync) = (id.groups, id.is_sync());
@@ -113,7 +113,7 @@ impl Core {
         self.set_sync_state(key, SyncState::Never);
         self.set_join_deadline(key);
         self.discard_events_of(key, group);
-        Following::Done(Progress::WhenAcked)
+        Ok(Follow::Done(Progress::WhenAcked))
     }
 
     /// Ends the leaves that wait for acks, because of a destruction. If the destruction ends at its deadline or fails,
@@ -139,7 +139,8 @@ impl Core {
             return done();
         }
         self.set_sync_state(key, SyncState::Never);
-        outcome.map_or_else(|errno| self.failed(key, RequestKind::Leave, errno), |()| done())
+        outcome.map_err(|errno| self.failure(key, RequestKind::Leave.name(), errno))?;
+        done()
     }
 
     /// Ends the joins whose deadline is not after `now`.
