@@ -274,28 +274,13 @@ impl<'a> Request<'a> {
     /// Returns the private data to send; empty for most requests.
     #[must_use]
     pub const fn private_data(&self) -> &'a [u8] {
-        match self {
-            Request::Connect { private_data, .. }
-            | Request::Accept { private_data, .. }
-            | Request::Reject { private_data, .. } => private_data,
-            Request::Bind { .. }
-            | Request::ResolveAddr { .. }
-            | Request::ResolveRoute
-            | Request::Listen { .. }
-            | Request::AttachQp
-            | Request::DetachQp
-            | Request::Establish
-            | Request::Disconnect
-            | Request::Teardown
-            | Request::Notify
-            | Request::GetRequest
-            | Request::Join { .. }
-            | Request::Leave { .. }
-            | Request::SetOption { .. }
-            | Request::SetEce { .. }
-            | Request::Migrate { .. }
-            | Request::Destroy
-            | Request::DestroyNow => &[],
+        if let Request::Connect { private_data, .. }
+        | Request::Accept { private_data, .. }
+        | Request::Reject { private_data, .. } = self
+        {
+            private_data
+        } else {
+            &[]
         }
     }
 }

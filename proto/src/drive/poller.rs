@@ -73,51 +73,25 @@ impl<P> Polled<P> {
     where
         P: Poller<D>,
     {
-        match *call {
-            Call::OpenChannel { channel } => {
-                device.call(call, private_data)?;
-                self.poller.add(channel, device).inspect_err(|_| {
-                    // A channel that is not registered would never be read. It was just opened and has no events. If the
-                    // close fails too, nothing more can be done.
-                    let _ = device.call(&Call::CloseChannel { channel }, &[]);
-                })
-            }
-            Call::CloseChannel { channel } => {
-                self.remove(device, channel);
-                device.call(call, private_data)
-            }
-            Call::Migrate { id, to, .. } if self.poller.is_level_triggered() => {
-                device.call(call, private_data)?;
-                if let Some((_, before)) = self.moved.replace((id, to)) {
-                    // A disarmed channel is armed when it is read.
-                    if !self.disarmed.contains(&before) {
-                        self.poller.arm(before, device);
-                    }
-                }
-                Ok(())
-            }
+        if let Call::CloseChannel { channel } = *call {
+            self.remove(device, channel);
+        } else if let Call::Accept { id, .. } = *call {
             // The id of a request has no events before it is accepted (`ucma_event_handler`), so its migration has moved none.
-            Call::Accept { id, .. } => {
-                self.moved = self.moved.filter(|&(moved, _)| moved != id);
-                device.call(call, private_data)
-            }
-            Call::Migrate { .. }
-            | Call::CreateId { .. }
-            | Call::Bind { .. }
-            | Call::ResolveAddr { .. }
-            | Call::ResolveRoute { .. }
-            | Call::Listen { .. }
-            | Call::Connect { .. }
-            | Call::Reject { .. }
-            | Call::Establish { .. }
-            | Call::Disconnect { .. }
-            | Call::Notify { .. }
-            | Call::Join { .. }
-            | Call::Leave { .. }
-            | Call::SetOption { .. }
-            | Call::SetEce { .. }
-            | Call::Destroy { .. } => device.call(call, private_data),
+            self.moved = self.moved.filter(|&(moved, _)| moved != id);
         }
+        device.call(call, private_data)?;
+        if let Call::OpenChannel { channel } = *call {
+            self.poller.add(channel, device).inspect_err(|_| {
+                // A channel that is not registered would never be read. It was just opened and has no events. If the close
+                // fails too, nothing more can be done.
+                let _ = device.call(&Call::CloseChannel { channel }, &[]);
+            })?;
+        } else if let (Call::Migrate { id, to, .. }, true) = (*call, self.poller.is_level_triggered()) {
+            // A disarmed channel is armed when it is read.
+            let before = self.moved.replace((id, to)).filter(|(_, before)| !self.disarmed.contains(before));
+            before.into_iter().for_each(|(_, before)| self.poller.arm(before, device));
+        }
+        Ok(())
     }
 
     /// Reads an event. The channel is armed first, so that later events are reported.

@@ -209,7 +209,9 @@ impl Core {
         let following = match *part {
             Part::Open { channel, acks } => self.opened(channel, acks, outcome),
             Part::Close { channel, asked } => self.closed(channel, asked, outcome),
-            Part::OpenToCreate { channel, id, port_space } => self.opened_to_create(channel, id, port_space, outcome),
+            Part::OpenToCreate { channel, id, port_space } => {
+                self.opened_private(id, None, Part::Create { id, channel, port_space, sync: true }, outcome)
+            }
             Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
             Part::Request { ref of, .. } => {
                 outcome.map_err(|errno| self.request_failed(of, errno))?;
@@ -218,10 +220,14 @@ impl Core {
             Part::Uncalled { ref of } => self.uncalled(of),
             Part::MoveToAccept { of, cell } => self.moved_to_accept(of, cell, outcome),
             Part::Join { ref of } => self.joined(of, outcome),
-            Part::OpenToListen { channel, id, backlog } => self.opened_to_listen(channel, id, backlog, outcome),
+            Part::OpenToListen { channel: own, id, backlog } => {
+                self.opened_private(id, Some(id), Part::MoveToListen { id, own, backlog }, outcome)
+            }
             Part::MoveToListen { id, own, backlog } => self.moved_to_listen(id, own, backlog, outcome),
             Part::Listen { id, backlog } => self.listened(id, backlog, outcome),
-            Part::OpenToMigrate { channel, id, by_event } => self.opened_to_migrate(channel, id, by_event, outcome),
+            Part::OpenToMigrate { channel: to, id, by_event } => {
+                self.opened_private(id, None, Part::Migrate { id, to, by_event }, outcome)
+            }
             Part::Migrate { id, to, by_event } => self.migrated(id, to, by_event, outcome),
             Part::Leave { id, group, by_event } => self.left(id, group, by_event, outcome),
             Part::DisconnectAgain { id } => self.disconnected_again(id),

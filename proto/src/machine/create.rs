@@ -13,7 +13,7 @@ use crate::request::{Acks, PortSpace};
 use crate::state::State;
 
 /// The call that opens a channel, in errors.
-pub(super) const OPEN: &str = "create_event_channel";
+const OPEN: &str = "create_event_channel";
 
 impl Core {
     /// Begins the creation of an id on a channel (rdma_create_id(3)); with `None`, in synchronous mode. Returns the key that
@@ -91,22 +91,22 @@ impl Core {
         done()
     }
 
-    /// Handles the outcome of the opening of a new id's private channel.
-    pub(super) fn opened_to_create(
+    /// Handles the outcome of the opening of a private channel. The channel counts the id, which comes to it by the `next`
+    /// call.
+    pub(super) fn opened_private<'r>(
         &mut self,
-        channel: ChannelKey,
         id: IdKey,
-        port_space: PortSpace,
+        listener: Option<IdKey>,
+        next: Part<'r>,
         outcome: Outcome,
-    ) -> Following<'static> {
-        outcome.map_err(|errno| self.failure(id, OPEN, errno))?;
-        self.insert_private(None);
-        Ok(Follow::Next(Part::Create { id, channel, port_space, sync: true }))
-    }
-
-    /// Inserts a private channel that counts the id which is to come to it.
-    pub(super) fn insert_private(&mut self, listener: Option<IdKey>) {
+    ) -> Following<'r> {
+        if let Err(errno) = outcome {
+            let failure = self.failure(id, OPEN, errno);
+            let Part::Migrate { by_event, .. } = next else { return Err(failure.into()) };
+            return self.migrate_failed(id, by_event, failure);
+        }
         self.channels.insert(Channel { ids: 1, listener, ..Channel::new(Acks::OnDelivery, true) });
+        Ok(Follow::Next(next))
     }
 
     pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following<'static> {

@@ -15,18 +15,9 @@ impl Core {
     /// Returns the next event of a channel, in the order of the device. `None` if there is none.
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
-        let stored = channel.events.pop_front()?;
-        self.deliverable -= usize::from(channel.is_taken_from());
-        let (of, of_device, acks) = (stored.of, stored.of_device(), channel.acks);
-        self.undelivered -= u32::from(of_device);
-        channel.counted -= u32::from(stored.of_channel());
-        // The end of a destruction is delivered after its id.
-        if let Some(id) = self.ids.get_mut(of.owner()) {
-            id.undelivered -= 1;
-            id.requests -= u16::from(stored.is_request());
-        }
-        self.unpark();
-        let ack_token = if of_device { self.owe(of, acks) } else { None };
+        let (stored, acks) = (channel.events.pop_front()?, channel.acks);
+        self.taken(on, &stored);
+        let ack_token = if stored.of_device() { self.owe(stored.of, acks) } else { None };
         // Filled in place: an event is large.
         let mut event = Some(Event { ack_token, ..stored.bare() });
         if let (Some(data), Some(event)) = (stored.data, &mut event) {
@@ -124,17 +115,26 @@ impl Core {
 
     /// Removes the first undelivered event of an id that is such an event. Its data stays.
     pub(super) fn take_event_of(&mut self, key: IdKey, is_it: impl Fn(&Stored) -> bool) -> Option<Stored> {
-        let id = self.ids.get_mut(key).filter(|id| id.undelivered > 0)?;
-        let channel = self.channels.get_mut(id.channel)?;
-        let at = channel.events.iter().position(|it| it.of.owner() == key && is_it(it))?;
-        let stored = channel.events.remove(at)?;
-        self.deliverable -= usize::from(channel.is_taken_from());
-        id.undelivered -= 1;
-        id.requests -= u16::from(stored.is_request());
-        channel.counted -= u32::from(stored.of_channel());
-        self.undelivered -= u32::from(stored.of_device());
-        self.unpark();
+        let on = self.ids.get(key).filter(|id| id.undelivered > 0)?.channel;
+        let events = &mut self.channels.get_mut(on)?.events;
+        let at = events.iter().position(|it| it.of.owner() == key && is_it(it))?;
+        let stored = events.remove(at)?;
+        self.taken(on, &stored);
         Some(stored)
+    }
+
+    /// Counts an event that was taken out of the queue of a channel.
+    fn taken(&mut self, on: ChannelKey, stored: &Stored) {
+        let Some(channel) = self.channels.get_mut(on) else { return };
+        self.deliverable -= usize::from(channel.is_taken_from());
+        self.undelivered -= u32::from(stored.of_device());
+        channel.counted -= u32::from(stored.of_channel());
+        // The end of a destruction is delivered after its id.
+        if let Some(id) = self.ids.get_mut(stored.of.owner()) {
+            id.undelivered -= 1;
+            id.requests -= u16::from(stored.is_request());
+        }
+        self.unpark();
     }
 
     /// Removes the first undelivered event of this kind of an id.

@@ -44,11 +44,7 @@ impl Core {
         id.owed = 0;
         id.rare.insert(Rare::WAIVED);
         id.on_device.note_answer();
-        let mut at = id.groups;
-        while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
-            group.owed = 0;
-            at = group.next;
-        }
+        self.change_groups(key, |group| group.owed = 0);
         // An id in state `Destroying` has the deadline of the earlier destruction.
         self.set_deadline(key, Time::NEVER);
     }

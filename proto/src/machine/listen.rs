@@ -18,7 +18,6 @@
 
 use super::Core;
 use super::begun::{Follow, Following, Part, done};
-use super::create::OPEN;
 use crate::call::Outcome;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
@@ -38,19 +37,6 @@ impl Core {
             Some(channel) => Part::OpenToListen { channel, id: key, backlog },
             None => Part::Listen { id: key, backlog },
         }
-    }
-
-    /// Handles the outcome of the opening of the id's own channel.
-    pub(super) fn opened_to_listen(
-        &mut self,
-        own: ChannelKey,
-        key: IdKey,
-        backlog: i32,
-        outcome: Outcome,
-    ) -> Following<'static> {
-        outcome.map_err(|errno| self.failure(key, OPEN, errno))?;
-        self.insert_private(Some(key));
-        Ok(Follow::Next(Part::MoveToListen { id: key, own, backlog }))
     }
 
     /// Handles the outcome of the migration to the id's own channel.

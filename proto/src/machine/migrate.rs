@@ -3,7 +3,6 @@
 
 use super::Core;
 use super::begun::{Follow, Following, Part, Progress, done};
-use super::create::OPEN;
 use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
@@ -51,21 +50,6 @@ impl Core {
             (id.move_to, id.move_deadline) = (None, Time::NEVER);
             self.arm(key);
         }
-    }
-
-    /// Handles the outcome of the opening of a private channel.
-    pub(super) fn opened_to_migrate(
-        &mut self,
-        to: ChannelKey,
-        key: IdKey,
-        by_event: bool,
-        outcome: Outcome,
-    ) -> Following<'static> {
-        if let Err(errno) = outcome {
-            return self.migrate_failed(key, by_event, self.failure(key, OPEN, errno));
-        }
-        self.insert_private(None);
-        Ok(Follow::Next(Part::Migrate { id: key, to, by_event }))
     }
 
     /// Handles the outcome of the device's migration.

@@ -119,11 +119,20 @@ impl Core {
     /// Ends the leaves that wait for acks, because of a destruction. If the destruction ends at its deadline or fails,
     /// the application can leave these memberships again.
     pub(super) fn end_leaves(&mut self, key: IdKey) {
+        self.change_groups(key, |group| group.leaving = false);
+    }
+
+    /// Changes all memberships of an id.
+    pub(super) fn change_groups(&mut self, key: IdKey, change: impl Fn(&mut Group)) {
         let mut at = self.ids.get(key).and_then(|id| id.groups);
-        while let Some(record) = at.and_then(|group| self.groups.get_mut(group)) {
-            record.leaving = false;
-            at = record.next;
+        if at.is_none() {
+            return;
         }
+        while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
+            change(group);
+            at = group.next;
+        }
+        self.set_join_deadline(key);
     }
 
     /// Handles the return of a leave. librdmacm frees the record whatever the kernel returns
@@ -164,27 +173,20 @@ impl Core {
 
     /// Makes the open joins due at once, as at a deadline.
     pub(super) fn make_joins_due(&mut self, key: IdKey) {
-        let waits = |group: &Group| group.phase == GroupPhase::Joining && !group.leaving && group.deadline > Time::ZERO;
-        while let Some(group) = self.find_group(key, waits).and_then(|group| self.groups.get_mut(group)) {
-            group.deadline = Time::ZERO;
-        }
-        self.set_join_deadline(key);
+        self.change_groups(key, |group| {
+            if group.phase == GroupPhase::Joining && !group.leaving {
+                group.deadline = Time::ZERO;
+            }
+        });
     }
 
     /// Ends the open joins of an id that is removed or to be destroyed, because no event will answer them.
     pub(super) fn end_joins(&mut self, key: IdKey) {
-        let mut at = self.ids.get(key).and_then(|id| id.groups);
-        if at.is_none() {
-            return;
-        }
-        while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
+        self.change_groups(key, |group| {
             if group.phase == GroupPhase::Joining {
-                group.phase = GroupPhase::Failed;
-                group.deadline = Time::NEVER;
+                (group.phase, group.deadline) = (GroupPhase::Failed, Time::NEVER);
             }
-            at = group.next;
-        }
-        self.set_join_deadline(key);
+        });
     }
 
     /// Removes the memberships of an id that is gone.
