@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use crate::event::ConnParam;
-use crate::id::Id;
+use crate::id::{Facts, Id};
 use crate::refuse_reason::RefuseReason;
 use crate::request::{CmOption, Request, Service};
 use crate::request_kind::RequestKind;
@@ -50,37 +50,37 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> 
         // An idle id is bound to the wildcard by its listen, unless a failed lookup has bound it.
         Request::Listen { .. } => {
             let is_bound = matches!(id.state, State::Idle | State::Bound);
-            refuse(is_bound && id.on_device.is_on_loopback(), RefuseReason::OnLoopback)?;
+            refuse(is_bound && id.facts.contains(Facts::ON_LOOPBACK), RefuseReason::OnLoopback)?;
             refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
         }
         Request::AttachQp => {
-            refuse(id.has_qp, RefuseReason::HasQp)?;
-            refuse(id.number_sent, RefuseReason::NumberSent)?;
-            refuse(!id.on_device.is_some(), RefuseReason::NoDevice)?;
+            refuse(id.facts.contains(Facts::HAS_QP), RefuseReason::HasQp)?;
+            refuse(id.facts.contains(Facts::NUMBER_SENT), RefuseReason::NumberSent)?;
+            refuse(!id.facts.contains(Facts::HAS_DEVICE), RefuseReason::NoDevice)?;
             refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
         }
-        Request::DetachQp => refuse(!id.has_qp, RefuseReason::NoQp),
+        Request::DetachQp => refuse(!id.facts.contains(Facts::HAS_QP), RefuseReason::NoQp),
         Request::Connect { param, private_data } => {
             check_private_data(RequestKind::Connect, service, private_data)?;
             check_param(param)?;
             // 0 is not a valid QP number of a connection: the peer's kernel would reject the second connection with it as
             // stale. A lookup sends no QP number.
-            refuse(!is_datagram && !id.has_qp && param.qp_num == 0, RefuseReason::NoQp)?;
+            refuse(!is_datagram && !id.facts.contains(Facts::HAS_QP) && param.qp_num == 0, RefuseReason::NoQp)?;
             refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
         }
         Request::Accept { param, private_data } => {
             check_private_data(RequestKind::Accept, service, private_data)?;
             check_param(param)?;
-            refuse(!id.has_qp && param.qp_num == 0, RefuseReason::NoQp)
+            refuse(!id.facts.contains(Facts::HAS_QP) && param.qp_num == 0, RefuseReason::NoQp)
         }
         Request::Reject { private_data, .. } => check_private_data(RequestKind::Reject, service, private_data),
-        Request::Establish => refuse(id.has_qp, RefuseReason::HasQp),
+        Request::Establish => refuse(id.facts.contains(Facts::HAS_QP), RefuseReason::HasQp),
         Request::GetRequest => refuse(!id.is_sync(), RefuseReason::NotSync),
         Request::Join { addr, .. } => {
             refuse(!is_datagram, RefuseReason::NotDatagram)?;
             refuse(!names_a_group(addr), RefuseReason::NoGroup(addr))?;
             refuse(lacks_datagrams(), RefuseReason::NoDatagrams)?;
-            refuse(!id.on_device.is_some(), RefuseReason::NoDevice)
+            refuse(!id.facts.contains(Facts::HAS_DEVICE), RefuseReason::NoDevice)
         }
         Request::SetOption { option: CmOption::AckTimeout(power) } => {
             fits("the ACK timeout", power.into(), 5)?;
@@ -96,7 +96,7 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> 
             fits("vendor_id", ece.vendor_id, 24)?;
             refuse(is_datagram, RefuseReason::NotForDatagrams)?;
             // With a QP, librdmacm uses the QP's options.
-            refuse(id.has_qp, RefuseReason::HasQp)?;
+            refuse(id.facts.contains(Facts::HAS_QP), RefuseReason::HasQp)?;
             refuse(ece.vendor_id == 0, RefuseReason::NoVendor)
         }
         Request::Migrate { to } => refuse(to.is_none() && id.is_sync(), RefuseReason::AlreadySync),

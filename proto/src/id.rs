@@ -4,7 +4,6 @@ use crate::cells::{Cell, Effects};
 use crate::deadlines::{Armed, Deadlines};
 use crate::event::AckToken;
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::on_device::OnDevice;
 use crate::refuse_reason::RefuseReason;
 use crate::request::{Acks, PortSpace, Service};
 use crate::request_kind::RequestKind;
@@ -20,10 +19,7 @@ pub(crate) struct Id {
     pub(crate) port_space: PortSpace,
     /// What is rare about the id. With no bit set, no step that only such ids need is taken.
     pub(crate) rare: Rare,
-    pub(crate) on_device: OnDevice,
-    pub(crate) has_qp: bool,
-    /// Whether a lookup was accepted: a QP number was sent to the peer. For connections the state contains this.
-    pub(crate) number_sent: bool,
+    pub(crate) facts: Facts,
     /// The channel on which its events are delivered.
     pub(crate) channel: ChannelKey,
     /// The channel on which the device reports its events. It differs from `channel` for a listener, and for the id
@@ -76,6 +72,27 @@ bitflags::bitflags! {
     }
 }
 
+bitflags::bitflags! {
+    /// What is known of an id besides its state.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub(crate) struct Facts: u8 {
+        /// The id has a device.
+        const HAS_DEVICE = 1;
+        /// A connect has begun on an iWARP device and is not answered. A disconnect and a destroy block in the kernel until
+        /// the answer (`iw_cm_disconnect`, `iw_destroy_cm_id`).
+        const AWAITS_ANSWER = 2;
+        /// The id is bound to an address of the [loopback](crate::guard::is_loopback), or may be: a lookup of an idle id binds
+        /// it to its source also if it fails.
+        const ON_LOOPBACK = 4;
+        /// The address of the peer is of the [loopback](crate::guard::is_loopback).
+        const TO_LOOPBACK = 8;
+        /// The id has a QP.
+        const HAS_QP = 16;
+        /// A lookup was accepted: a QP number was sent to the peer. For connections the state contains this.
+        const NUMBER_SENT = 32;
+    }
+}
+
 /// How the end of a destroy is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DestroyReport {
@@ -106,9 +123,7 @@ impl Id {
             state: State::Idle,
             port_space,
             rare: if sync { Rare::SYNC } else { Rare::empty() },
-            on_device: OnDevice::NO,
-            has_qp: false,
-            number_sent: false,
+            facts: Facts::empty(),
             channel,
             device_channel: channel,
             owed: 0,
@@ -132,7 +147,7 @@ impl Id {
             Service::Connected => State::Requested,
             Service::Datagram => State::SidrReqReceived,
         };
-        Id { state, device_channel, on_device: OnDevice::YES, ..Id::new(port_space, channel, false) }
+        Id { state, device_channel, facts: Facts::HAS_DEVICE, ..Id::new(port_space, channel, false) }
     }
 
     pub(crate) fn is_sync(&self) -> bool {
@@ -146,7 +161,7 @@ impl Id {
 
     /// Whether the id can be destroyed now: no ack is owed, and no answer to a connect is awaited.
     pub(crate) fn is_free(&self) -> bool {
-        self.owed == 0 && !self.on_device.awaits_answer()
+        self.owed == 0 && !self.facts.contains(Facts::AWAITS_ANSWER)
     }
 
     /// Whether the id is that of a request that is not accepted. The kernel reports no events of such an id

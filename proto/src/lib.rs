@@ -167,7 +167,6 @@ mod limits;
 mod machine;
 pub mod memory;
 pub mod messages;
-mod on_device;
 mod private_data;
 pub mod redial;
 mod refuse_reason;

@@ -5,7 +5,7 @@ use crate::cells::{self, Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
 use crate::event::{Event, RawEvent};
-use crate::id::{DestroyReport, Id, Rare};
+use crate::id::{DestroyReport, Facts, Id, Rare};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
@@ -84,7 +84,7 @@ impl Core {
         if !id.rare.is_empty() || cell.has(Effects::RARE) {
             return self.admit_rare(raw, cell, to);
         }
-        id.on_device.note(cell.has(Effects::BINDS));
+        id.facts |= if cell.has(Effects::BINDS) { Facts::HAS_DEVICE } else { Facts::empty() };
         let is_stale = id.enter(cell, Time::NEVER, raw.id, &mut self.deadlines);
         let (of, channel) = (Of::id(raw.id), id.channel);
         let ack_token = if is_next && channel == on { Some(id.owe(of, acks)) } else { None };
@@ -123,15 +123,15 @@ impl Core {
         if cell.has(Effects::FAULT) {
             return self.counted(Err(Fault::Event { id: raw.id, state: before, event: raw.kind }));
         }
-        if ends_connect(raw.kind) && id.on_device.awaits_answer() {
-            id.on_device.note_answer();
+        if ends_connect(raw.kind) && id.facts.contains(Facts::AWAITS_ANSWER) {
+            id.facts.remove(Facts::AWAITS_ANSWER);
             self.continue_destroy(raw.id);
         }
         if cell.has(Effects::LATE) || (of_group(raw.kind) && !self.admit_to_group(raw)) {
             return self.counted(Ok(Admission::Late));
         }
         if let Some(id) = self.ids.get_mut(raw.id) {
-            id.on_device.note(cell.has(Effects::BINDS));
+            id.facts |= if cell.has(Effects::BINDS) { Facts::HAS_DEVICE } else { Facts::empty() };
             if id.enter(cell, Time::NEVER, raw.id, &mut self.deadlines) {
                 self.drop_stale();
             }

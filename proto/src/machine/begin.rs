@@ -9,7 +9,7 @@ use crate::deadlines::Deadlines;
 use crate::errno::Errno;
 use crate::error::{Failure, FailureCause, Refused};
 use crate::guard;
-use crate::id::{Id, Rare, SyncState};
+use crate::id::{Facts, Id, Rare, SyncState};
 use crate::key::IdKey;
 use crate::request::Request;
 use crate::request_kind::RequestKind;
@@ -95,7 +95,7 @@ impl Core {
         } else if let Request::GetRequest = request {
             self.begin_get_request(id, deadline);
         } else if let Some(id) = self.ids.get_mut(id) {
-            id.has_qp = matches!(request, Request::AttachQp);
+            id.facts.set(Facts::HAS_QP, matches!(request, Request::AttachQp));
         }
         done()
     }
@@ -109,7 +109,7 @@ impl Core {
         let Some(id) = self.ids.get_mut(key) else { return };
         id.rare.insert(Rare::IWARP);
         if id.state == State::Connecting {
-            id.on_device.note_connect();
+            id.facts.insert(Facts::AWAITS_ANSWER);
         }
         if id.state == State::PeerClosed {
             self.set_state(key, State::Closed);
@@ -135,7 +135,7 @@ impl Core {
         let Some(id) = self.ids.get_mut(key) else { return };
         let request_kind = of.request.request_kind();
         if request_kind == RequestKind::Connect && id.transport() == Transport::Iwarp {
-            id.on_device.note_connect();
+            id.facts.insert(Facts::AWAITS_ANSWER);
         }
         if cell.state != State::Closing {
             id.rare.remove(Rare::DISCONNECT_DUE);
@@ -183,7 +183,7 @@ impl Core {
 /// Returns what causes the failure of a call, if the core knows it.
 fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
     let connects = matches!(request_kind, RequestKind::ResolveAddr | RequestKind::ResolveRoute | RequestKind::Connect);
-    (connects && id.on_device.is_to_loopback()).then_some(FailureCause::LoopbackPeer)
+    (connects && id.facts.contains(Facts::TO_LOOPBACK)).then_some(FailureCause::LoopbackPeer)
 }
 
 /// Changes an id by a request that is made; see [`Id::enter`].
@@ -198,16 +198,17 @@ fn enter(id: &mut Id, of: &RequestOf<'_>, cell: Cell, deadlines: &mut Deadlines)
 /// source only if the id is idle, and binds the id to it even if it fails; without one it binds the id to the wildcard.
 fn note(id: &mut Id, request: &Request<'_>, is_done: bool) {
     if let Request::ResolveAddr { src, dst } = *request {
-        if id.state == State::Idle {
-            id.on_device.note_source(src.is_some_and(guard::is_loopback));
+        if id.state == State::Idle && src.is_some_and(guard::is_loopback) {
+            id.facts.insert(Facts::ON_LOOPBACK);
         }
-        id.on_device.note_peer(guard::is_loopback(dst));
+        id.facts.set(Facts::TO_LOOPBACK, guard::is_loopback(dst));
     } else if is_done {
         if let Request::Bind { addr } = *request {
-            id.on_device.note_local(guard::is_loopback(addr));
-            id.on_device.note(guard::names_a_device(addr));
+            id.facts.set(Facts::ON_LOOPBACK, guard::is_loopback(addr));
+            id.facts |= if guard::names_a_device(addr) { Facts::HAS_DEVICE } else { Facts::empty() };
+        } else if let Request::Accept { .. } = request {
+            id.facts.insert(Facts::NUMBER_SENT);
         }
-        id.number_sent |= matches!(request, Request::Accept { .. });
     }
 }
 

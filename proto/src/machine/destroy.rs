@@ -7,7 +7,7 @@ use super::begun::{Follow, Following, Progress, Unacked, done};
 use super::due::Due;
 use crate::call::Outcome;
 use crate::event::EventKind;
-use crate::id::{DestroyReport, Rare, SyncState};
+use crate::id::{DestroyReport, Facts, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::request_kind::RequestKind;
 use crate::state::State;
@@ -43,7 +43,7 @@ impl Core {
         let Some(id) = self.ids.get_mut(key) else { return };
         id.owed = 0;
         id.rare.insert(Rare::WAIVED);
-        id.on_device.note_answer();
+        id.facts.remove(Facts::AWAITS_ANSWER);
         self.change_groups(key, |group| group.owed = 0);
         // An id in state `Destroying` has the deadline of the earlier destruction.
         self.set_deadline(key, Time::NEVER);

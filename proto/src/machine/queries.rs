@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::info::{ChannelInfo, IdInfo};
+use crate::id::Facts;
 use crate::key::{ChannelKey, IdKey};
 use crate::state::State;
 
@@ -22,7 +23,7 @@ impl Core {
         self.ids.get(id).map(|id| IdInfo {
             port_space: id.port_space,
             transport: id.transport(),
-            has_qp: id.has_qp,
+            has_qp: id.facts.contains(Facts::HAS_QP),
             owed: id.owed,
             is_sync: id.is_sync(),
             sync_open: id.waits_for(),
