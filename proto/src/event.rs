@@ -8,6 +8,7 @@ use crate::errno::Errno;
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 use crate::request_kind::RequestKind;
+use crate::stored::{Of, Stored};
 
 /// Connection parameters (`struct rdma_conn_param`), as sent by connect and accept and as received with
 /// CONNECT_REQUEST and CONNECT_RESPONSE or ESTABLISHED. Received depths are mirrored: the peer's `initiator_depth` is
@@ -183,6 +184,22 @@ impl RawEvent<&[u8]> {
             group: None,
             private_data: &[],
         }
+    }
+
+    /// Returns the event for the application, if it is [bare](RawEvent::is_bare).
+    pub(crate) fn bare(&self, of: Of, ack_token: Option<AckToken>) -> Event {
+        Stored::of(self, of, None).bare(ack_token)
+    }
+
+    /// Returns the event for the application, with the data that it has.
+    pub(crate) fn whole(&self, of: Of, ack_token: Option<AckToken>) -> Option<Event> {
+        // Filled in place: an event is large.
+        let mut event = Some(self.bare(of, ack_token));
+        if let Some(event) = &mut event {
+            event.private_data.set(self.private_data);
+            event.datagram = self.datagram;
+        }
+        event
     }
 
     /// Whether the event has neither private data nor a destination of datagrams, as most events.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
+use crate::cm_event::CmEvent;
 use crate::event::{AckToken, Datagram, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
@@ -35,38 +36,17 @@ impl Of {
         Of { id, listener: None, group: None }
     }
 
+    /// What an event of the device belongs to.
+    pub(crate) fn event(raw: &RawEvent<&[u8]>) -> Self {
+        let is_request = raw.kind == CmEvent::ConnectRequest;
+        let is_of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
+        Of { id: raw.id, listener: raw.listener.filter(|_| is_request), group: raw.group.filter(|_| is_of_group) }
+    }
+
     /// The id that the event belongs to: of a connection request the listener. The event moves with that id, and counts
     /// among its owed acks.
     pub(crate) fn owner(self) -> IdKey {
         self.listener.unwrap_or(self.id)
-    }
-}
-
-/// An event of the device that is delivered at once.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) of: Of,
-    pub(crate) ack_token: Option<AckToken>,
-}
-
-impl Delivery {
-    /// Returns the event, which is [bare](RawEvent::is_bare).
-    pub(crate) fn bare(self, raw: &RawEvent<&[u8]>) -> Event {
-        let Delivery { of: Of { id, listener, group }, ack_token } = self;
-        let (kind, status, param) = (EventKind::Cm(raw.kind), raw.status, raw.param);
-        let private_data = PrivateData::empty();
-        Event { id, listener, kind, status, param, datagram: None, group, private_data, ack_token }
-    }
-
-    /// Returns the event, with the data that it has.
-    pub(crate) fn whole(self, raw: &RawEvent<&[u8]>) -> Option<Event> {
-        // Filled in place: an event is large.
-        let mut event = Some(self.bare(raw));
-        if let Some(event) = &mut event {
-            event.private_data.set(raw.private_data);
-            event.datagram = raw.datagram;
-        }
-        event
     }
 }
 
@@ -125,8 +105,8 @@ impl Stored {
         self.of_device() && !self.is_request()
     }
 
-    /// The event without its data and without an ack token.
-    pub(crate) fn bare(&self) -> Event {
+    /// The event without its data.
+    pub(crate) fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
             id: self.of.id,
             listener: self.of.listener,
@@ -136,7 +116,7 @@ impl Stored {
             datagram: None,
             group: self.of.group,
             private_data: PrivateData::empty(),
-            ack_token: None,
+            ack_token,
         }
     }
 }
@@ -194,7 +174,7 @@ impl DataSlab {
 
     /// Returns a copy of an event that stays stored.
     pub(crate) fn copy_of(&self, stored: &Stored) -> Event {
-        let mut event = stored.bare();
+        let mut event = stored.bare(None);
         if let Some(data) = stored.data {
             self.fill(data, &mut event);
         }

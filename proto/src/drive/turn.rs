@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::error::Fault;
 use crate::event::Event;
 use crate::key::{ChannelKey, IdKey};
-use crate::machine::{Admission, NextOf};
+use crate::machine::{Admitted, NextOf};
 use crate::time::Time;
 
 /// The maximum number of reads in one [`Drive::next_event`] that find an event which is not delivered.
@@ -148,25 +148,23 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                     return None;
                 }
             };
-            let (result, delivery) = core.admit(on, &raw, Some(on));
-            let reads_on = !polled.poller.is_level_triggered();
+            let admitted = core.admit(on, &raw, Some(on));
+            let (result, reads_on) = (admitted.result(&raw), !polled.poller.is_level_triggered());
             let step = Step::Event { channel: on, event: raw, to: Some(on), result, reads_on };
             observer.step(&StepRecord { now: now.get(), core, step });
-            match delivery {
-                Some(delivery) if raw.is_bare() => {
-                    let event = delivery.bare(&raw);
-                    self.end_read(on, result);
-                    self.deliver(on, &event);
+            match admitted {
+                Admitted::Next(of, ack_token) if raw.is_bare() => {
+                    let event = raw.bare(of, ack_token);
+                    self.end_delivery(on, &event);
                     return Some(event);
                 }
-                Some(delivery) => {
-                    let event = delivery.whole(&raw);
-                    self.end_read(on, result);
-                    event.as_ref().inspect(|event| self.deliver(on, event));
+                Admitted::Next(of, ack_token) => {
+                    let event = raw.whole(of, ack_token);
+                    event.as_ref().inspect(|event| self.end_delivery(on, event));
                     return event;
                 }
-                None => {
-                    self.end_read(on, result);
+                Admitted::Other(result) => {
+                    self.end_read(on, result.map(drop));
                     self.follow();
                 }
             }
@@ -183,11 +181,11 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             Ok(None) => return Read::Nothing,
             Err(errno) => return self.is_unreadable(channel, errno),
         };
-        let (result, _) = core.admit(channel, &raw, None);
+        let result = core.admit(channel, &raw, None).result(&raw);
         let reads_on = !polled.poller.is_level_triggered();
         let step = Step::Event { channel, event: raw, to: None, result, reads_on };
         observer.step(&StepRecord { now: now.get(), core, step });
-        self.end_read(channel, result);
+        self.end_read(channel, result.map(drop));
         self.follow();
         Read::Event
     }
@@ -201,20 +199,21 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         child
     }
 
+    /// What follows the admission of an event that is delivered.
+    fn end_delivery(&mut self, channel: ChannelKey, event: &Event) {
+        self.end_read(channel, Ok(()));
+        self.record(Step::Deliver { channel, event });
+        self.follow();
+    }
+
     /// What follows the admission of an event.
-    fn end_read(&mut self, channel: ChannelKey, result: Result<Admission, Fault>) {
+    fn end_read(&mut self, channel: ChannelKey, result: Result<(), Fault>) {
         if let Err(fault) = result {
             self.note(fault);
         }
         if !self.polled.poller.is_level_triggered() {
             self.core.handle_readable(channel);
         }
-    }
-
-    /// Reports the delivery of an event, and makes the calls that follow from it.
-    fn deliver(&mut self, channel: ChannelKey, event: &Event) {
-        self.record(Step::Deliver { channel, event });
-        self.follow();
     }
 
     /// Handles a channel that takes no event. A channel that is closed is ignored.

@@ -4,13 +4,13 @@ use super::Core;
 use crate::cells::{self, Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
-use crate::event::{Event, RawEvent};
+use crate::event::{AckToken, Event, RawEvent};
 use crate::id::{DestroyReport, Facts, Id, Rare};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::stored::{Delivery, Of};
+use crate::stored::Of;
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
@@ -29,6 +29,31 @@ pub enum Admission {
     Stray,
 }
 
+impl Admission {
+    /// Of an event that is delivered or stored.
+    pub(super) fn of(raw: &RawEvent<&[u8]>) -> Self {
+        if raw.kind == CmEvent::ConnectRequest { Admission::Child(raw.id) } else { Admission::Known }
+    }
+}
+
+/// What the admission of a raw event leaves to do.
+pub(crate) enum Admitted {
+    /// It is the next event of the channel that was asked for, and is to be delivered with this token.
+    Next(Of, Option<AckToken>),
+    /// It waits, or it is not delivered.
+    Other(Result<Admission, Fault>),
+}
+
+impl Admitted {
+    /// Returns the result of the admission of this event.
+    pub(crate) fn result(&self, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+        match *self {
+            Admitted::Next(..) => Ok(Admission::of(raw)),
+            Admitted::Other(result) => result,
+        }
+    }
+}
+
 impl Core {
     /// Admits one event that the device reported on a channel.
     ///
@@ -36,7 +61,7 @@ impl Core {
     /// [`Fault`]: the event is not possible now. It is counted, and nothing else changes, with one exception: the new
     /// id of a connection request without a listener is destroyed.
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        self.admit(on, &raw, None).0
+        self.admit(on, &raw, None).result(&raw)
     }
 
     /// As [`handle_event`](Core::handle_event), and returns the event if it is the next one that
@@ -54,20 +79,15 @@ impl Core {
         to: ChannelKey,
     ) -> (Result<Admission, Fault>, Option<Event>) {
         match self.admit(on, raw, Some(to)) {
-            (result, Some(delivery)) if raw.is_bare() => (result, Some(delivery.bare(raw))),
-            (result, Some(delivery)) => (result, delivery.whole(raw)),
-            (result, None) => (result, None),
+            Admitted::Next(of, ack_token) if raw.is_bare() => (Ok(Admission::of(raw)), Some(raw.bare(of, ack_token))),
+            Admitted::Next(of, ack_token) => (Ok(Admission::of(raw)), raw.whole(of, ack_token)),
+            Admitted::Other(result) => (result, None),
         }
     }
 
-    /// Admits an event. Returns how it is delivered if it is the next one of the channel `to`.
+    /// Admits an event. It is delivered if it is the next one of the channel `to`.
     #[inline(always)]
-    pub(crate) fn admit(
-        &mut self,
-        on: ChannelKey,
-        raw: &RawEvent<&[u8]>,
-        to: Option<ChannelKey>,
-    ) -> (Result<Admission, Fault>, Option<Delivery>) {
+    pub(crate) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>, to: Option<ChannelKey>) -> Admitted {
         let Some(channel) = self.channels.get_mut(on) else {
             return self.counted(Err(Fault::NoSuchChannel { channel: on }));
         };
@@ -75,8 +95,8 @@ impl Core {
         let (is_next, acks) = (to == Some(on) && channel.events.is_empty(), channel.acks);
         if raw.kind == CmEvent::ConnectRequest {
             return match self.admit_request(on, raw, to) {
-                (result @ Ok(Admission::Child(_)), delivery) => (result, delivery),
-                (result, _) => self.counted(result),
+                Admitted::Other(result) => self.counted(result),
+                next @ Admitted::Next(..) => next,
             };
         }
         let Some(id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
@@ -91,33 +111,27 @@ impl Core {
         if is_stale {
             self.drop_stale();
         }
-        let delivery = match ack_token {
-            Some(ack_token) => Some(Delivery { of, ack_token }),
-            None => self.deliver(channel, raw, of, to),
-        };
-        (Ok(Admission::Known), delivery)
+        match ack_token {
+            Some(ack_token) => Admitted::Next(of, ack_token),
+            None => self.deliver(channel, raw, to),
+        }
     }
 
-    /// Counts an event without effect.
+    /// Counts an event if it has no effect.
     #[cold]
-    fn counted(&mut self, result: Result<Admission, Fault>) -> (Result<Admission, Fault>, Option<Delivery>) {
+    fn counted(&mut self, result: Result<Admission, Fault>) -> Admitted {
         match result {
             Ok(Admission::Late) => self.counters.late += 1,
             Ok(Admission::Stray) => self.counters.stray += 1,
             Ok(Admission::Known | Admission::Child(_)) => {}
             Err(_) => self.counters.faults += 1,
         }
-        (result, None)
+        Admitted::Other(result)
     }
 
     /// Admits an event without effect, one of a membership, or one of an id for which something is rare.
     #[cold]
-    fn admit_rare(
-        &mut self,
-        raw: &RawEvent<&[u8]>,
-        cell: Cell,
-        to: Option<ChannelKey>,
-    ) -> (Result<Admission, Fault>, Option<Delivery>) {
+    fn admit_rare(&mut self, raw: &RawEvent<&[u8]>, cell: Cell, to: Option<ChannelKey>) -> Admitted {
         let Some(id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
         let before = id.state;
         if cell.has(Effects::FAULT) {
@@ -127,43 +141,26 @@ impl Core {
             id.facts.remove(Facts::AWAITS_ANSWER);
             self.continue_destroy(raw.id);
         }
-        if cell.has(Effects::LATE) || (of_group(raw.kind) && !self.admit_to_group(raw)) {
+        let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
+        if cell.has(Effects::LATE) || (of_group && !self.admit_to_group(raw)) {
             return self.counted(Ok(Admission::Late));
         }
-        if let Some(id) = self.ids.get_mut(raw.id) {
-            id.facts |= if cell.has(Effects::BINDS) { Facts::HAS_DEVICE } else { Facts::empty() };
-            if id.enter(cell, Time::NEVER, raw.id, &mut self.deadlines) {
-                self.drop_stale();
-            }
-        }
-        (Ok(Admission::Known), self.post_rare(raw, before, cell, to))
-    }
-
-    /// What follows the change of state: the event ends a request of synchronous mode, or is delivered.
-    fn post_rare(
-        &mut self,
-        raw: &RawEvent<&[u8]>,
-        before: State,
-        cell: Cell,
-        to: Option<ChannelKey>,
-    ) -> Option<Delivery> {
-        let group = raw.group.filter(|_| of_group(raw.kind));
-        let of = Of { group, ..Of::id(raw.id) };
-        let id = self.ids.get_mut(raw.id)?;
+        let Some(id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
+        id.facts |= if cell.has(Effects::BINDS) { Facts::HAS_DEVICE } else { Facts::empty() };
+        let is_stale = id.enter(cell, Time::NEVER, raw.id, &mut self.deadlines);
         if cell.state != State::Closing {
             id.rare.remove(Rare::DISCONNECT_DUE);
         }
         let channel = id.channel;
         // A synchronous join waits for the newest membership, which is the first on the list.
-        let answers_join = group.is_some() && group == id.groups;
+        let answers_join = of_group && raw.group == id.groups;
         let ended = id.waits_for().filter(|&request| ends(request, before, cell.state, answers_join));
-        let delivery = match ended {
-            Some(request) => {
-                let stored = self.store(raw, of);
-                self.end_sync(raw.id, request, stored);
-                None
-            }
-            None => self.deliver(channel, raw, of, to),
+        if is_stale {
+            self.drop_stale();
+        }
+        let admitted = match ended {
+            Some(request) => self.end_by_event(raw.id, request, raw),
+            None => self.deliver(channel, raw, to),
         };
         if cell.state == State::Removed {
             self.end_joins(raw.id);
@@ -174,19 +171,21 @@ impl Core {
         if before == State::Listening {
             self.unpark();
         }
-        delivery
+        admitted
     }
 
-    fn admit_request(
-        &mut self,
-        on: ChannelKey,
-        raw: &RawEvent<&[u8]>,
-        to: Option<ChannelKey>,
-    ) -> (Result<Admission, Fault>, Option<Delivery>) {
+    /// Ends the open request of an id in synchronous mode by an event, which is not delivered then.
+    fn end_by_event(&mut self, key: IdKey, request: RequestKind, raw: &RawEvent<&[u8]>) -> Admitted {
+        let stored = self.store(raw);
+        self.end_sync(key, request, stored);
+        Admitted::Other(Ok(Admission::of(raw)))
+    }
+
+    fn admit_request(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>, to: Option<ChannelKey>) -> Admitted {
         if self.channels.get(on).is_none_or(|channel| channel.closing) {
-            return (Err(Fault::NoSuchChannel { channel: on }), None);
+            return Admitted::Other(Err(Fault::NoSuchChannel { channel: on }));
         }
-        let wrong = (Err(Fault::WrongChild { id: raw.id }), None);
+        let wrong = Admitted::Other(Err(Fault::WrongChild { id: raw.id }));
         let Some(listener) = raw.listener else { return wrong };
         let found = self.ids.get(listener);
         let is_over = |id: &Id| id.state == State::Listening && id.requests >= id.backlog;
@@ -204,31 +203,21 @@ impl Core {
         let Some(child) = self.ids.insert(Id::child(port_space, channel, on)) else { return wrong };
         self.join_both(channel, on);
         if let EventRule::Go(_) = verdict {
-            let of = Of { listener: Some(listener), ..Of::id(raw.id) };
-            let delivery = if is_awaited {
-                let stored = self.store(raw, of);
-                self.end_sync(listener, RequestKind::GetRequest, stored);
-                None
+            return if is_awaited {
+                self.end_by_event(listener, RequestKind::GetRequest, raw)
             } else {
-                self.deliver(channel, raw, of, to)
+                self.deliver(channel, raw, to)
             };
-            return (Ok(Admission::Child(child)), delivery);
         }
         // The application will never get this request. The device rejects the peer when the id is destroyed.
         self.end_all(child, DestroyReport::Nothing);
         self.due.push_back(Due::Destroy(child));
-        let result = match self.state(listener) {
+        Admitted::Other(match self.state(listener) {
             None => Ok(Admission::Stray),
             Some(state) if verdict == EventRule::Fault => Err(Fault::Event { id: listener, state, event: raw.kind }),
             Some(_) => Ok(Admission::Late),
-        };
-        (result, None)
+        })
     }
-}
-
-/// Whether the event belongs to a membership.
-fn of_group(kind: CmEvent) -> bool {
-    matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError)
 }
 
 /// Whether the device reports this event at the end of a connect.

@@ -1,6 +1,7 @@
 //! Undelivered events, their delivery, and their acks. Each channel has one queue.
 
 use super::Core;
+use super::admit::{Admission, Admitted};
 use super::due::Due;
 use crate::cm_event::CmEvent;
 use crate::error::AckError;
@@ -9,7 +10,7 @@ use crate::id::Rare;
 use crate::key::{ChannelKey, IdKey};
 use crate::request::Acks;
 use crate::state::State;
-use crate::stored::{Delivery, Of, Stored};
+use crate::stored::{Of, Stored};
 
 impl Core {
     /// Returns the next event of a channel, in the order of the device. `None` if there is none.
@@ -19,7 +20,7 @@ impl Core {
         self.taken(on, &stored);
         let ack_token = if stored.of_device() { self.owe(stored.of, acks) } else { None };
         // Filled in place: an event is large.
-        let mut event = Some(Event { ack_token, ..stored.bare() });
+        let mut event = Some(stored.bare(ack_token));
         if let (Some(data), Some(event)) = (stored.data, &mut event) {
             self.data.fill(data, event);
             self.data.discard(stored.data);
@@ -29,32 +30,23 @@ impl Core {
 
     /// Delivers an event of the device on the channel `on`: at once, if it is the next one of that channel and the
     /// application asks for it (`to`). Otherwise it waits in the queue.
-    pub(super) fn deliver(
-        &mut self,
-        on: ChannelKey,
-        raw: &RawEvent<&[u8]>,
-        of: Of,
-        to: Option<ChannelKey>,
-    ) -> Option<Delivery> {
+    pub(super) fn deliver(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>, to: Option<ChannelKey>) -> Admitted {
         match self.channels.get(on) {
             Some(channel) if to == Some(on) && channel.events.is_empty() => {
-                let acks = channel.acks;
-                Some(Delivery { of, ack_token: self.owe(of, acks) })
+                let (of, acks) = (Of::event(raw), channel.acks);
+                Admitted::Next(of, self.owe(of, acks))
             }
-            Some(_) | None => self.store_and_queue(on, raw, of),
+            Some(_) | None => {
+                let stored = self.store(raw);
+                self.post(on, stored);
+                Admitted::Other(Ok(Admission::of(raw)))
+            }
         }
     }
 
-    /// Puts an event of the device into the queue of a channel. Returns `None`: it is not delivered now.
-    pub(super) fn store_and_queue(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>, of: Of) -> Option<Delivery> {
-        let stored = self.store(raw, of);
-        self.post(on, stored);
-        None
-    }
-
     /// Makes an event one that can wait.
-    pub(super) fn store(&mut self, raw: &RawEvent<&[u8]>, of: Of) -> Stored {
-        Stored::of(raw, of, self.data.keep(raw))
+    pub(super) fn store(&mut self, raw: &RawEvent<&[u8]>) -> Stored {
+        Stored::of(raw, Of::event(raw), self.data.keep(raw))
     }
 
     /// Counts the ack that the application owes for an event of the device.

@@ -44,6 +44,7 @@ use crate::table;
 use crate::time::Time;
 
 pub use admit::Admission;
+pub(crate) use admit::Admitted;
 pub use begun::{Begun, Flow, Progress};
 pub(crate) use begun::{Follow, Part, RequestOf};
 pub(crate) use reads::NextOf;

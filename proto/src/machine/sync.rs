@@ -59,7 +59,7 @@ impl Core {
             SyncState::Never | SyncState::For(_) => None,
             SyncState::Without { timed_out: false } => Some(Ok(())),
             SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            SyncState::Ended(request) => Some(self.ended(id)?.bare().result_of(request)),
+            SyncState::Ended(request) => Some(self.ended(id)?.bare(None).result_of(request)),
         }
     }
 
