@@ -1,6 +1,7 @@
 //! The blocks that the work requests of one queue have.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Completion, Parts, PostReason};
@@ -11,7 +12,11 @@ use super::{Completion, Parts, PostReason};
 /// A request is over when it is no longer in flight: its completion was polled, or for an unsignaled one that of a later
 /// request. The device knows it by the number that it gave the request.
 pub struct Lent<P> {
-    requests: VecDeque<Request<P>>,
+    /// A ring; its length is a power of two, or 0 before the first request.
+    ring: Box<[Option<Request<P>>]>,
+    /// The count of the first request in the ring, and of the next one. They wrap around.
+    first: usize,
+    next: usize,
     /// The maximum number of requests that have blocks.
     max: u32,
 }
@@ -38,8 +43,18 @@ pub enum Returns {
 impl<P> Lent<P> {
     /// Creates the record of a queue that holds `max` requests.
     #[must_use]
-    pub const fn new(max: u32) -> Self {
-        Lent { requests: VecDeque::new(), max }
+    pub fn new(max: u32) -> Self {
+        Lent { ring: Box::default(), first: 0, next: 0, max }
+    }
+
+    fn len(&self) -> usize {
+        self.next.wrapping_sub(self.first)
+    }
+
+    /// The place of the request of this count.
+    fn place(&mut self, count: usize) -> Option<&mut Option<Request<P>>> {
+        let mask = self.ring.len().wrapping_sub(1);
+        self.ring.get_mut(count & mask)
     }
 
     /// Checks that there is room for the blocks of `count` more requests. `is_over` says whether the request of a number
@@ -48,72 +63,93 @@ impl<P> Lent<P> {
     /// # Errors
     /// [`PostReason::NotReclaimed`].
     pub fn check_room(&mut self, count: usize, is_over: impl Fn(u64) -> bool) -> Result<(), PostReason> {
-        if self.requests.len() + count <= self.max as usize { Ok(()) } else { self.make_room(count, is_over) }
+        if self.len() + count <= self.max as usize { Ok(()) } else { self.make_room(count, is_over) }
     }
 
     #[cold]
     fn make_room(&mut self, count: usize, is_over: impl Fn(u64) -> bool) -> Result<(), PostReason> {
-        self.requests.retain(|request| request.returns == Returns::ByCompletion || !is_over(request.number));
-        if self.requests.len() + count > self.max as usize {
-            return Err(PostReason::NotReclaimed { max: self.max });
-        }
-        Ok(())
+        self.search(is_over, |_| false);
+        if self.len() + count <= self.max as usize { Ok(()) } else { Err(PostReason::NotReclaimed { max: self.max }) }
     }
 
     /// Adds the blocks of a request that was posted. The device gives it a number. The first one allocates the room for
     /// all.
     pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
-        if self.requests.len() == self.requests.capacity() {
-            self.allocate();
+        let request = Request { number, wr_id, returns, parts };
+        match self.place(self.next) {
+            Some(place @ None) => *place = Some(request),
+            Some(Some(_)) | None => self.grow(request),
         }
-        self.requests.push_back(Request { number, wr_id, returns, parts });
+        self.next = self.next.wrapping_add(1);
     }
 
+    /// Adds a request for which there is no place.
     #[cold]
-    fn allocate(&mut self) {
-        self.requests.reserve_exact((self.max as usize).saturating_sub(self.requests.len()));
+    fn grow(&mut self, request: Request<P>) {
+        let (first, len) = (self.first, self.len());
+        let held = (0..len).map(|ahead| self.place(first.wrapping_add(ahead)).and_then(Option::take));
+        let mut ring: Vec<_> = held.collect();
+        ring.push(Some(request));
+        ring.resize_with((self.max as usize).max(len + 1).next_power_of_two(), || None);
+        (self.ring, self.first, self.next) = (ring.into(), 0, len);
     }
 
     /// Returns the blocks of the first request with the `wr_id` of the completion that is over; `None` if there is none.
     /// Those of unsignaled requests before it that are over return to their pools.
     pub fn reclaim(&mut self, completion: &Completion, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
-        let first = self.requests.front()?;
+        let wr_id = completion.wr_id;
+        let is_signaled =
+            move |request: &Request<P>| request.wr_id == wr_id && request.returns == Returns::ByCompletion;
+        let place = self.place(self.first)?;
         // The usual case: completions come in the order of the posts.
-        if first.wr_id == completion.wr_id && first.returns == Returns::ByCompletion && is_over(first.number) {
-            return self.requests.pop_front().map(|request| request.parts);
+        if place.as_ref().is_some_and(|first| is_signaled(first) && is_over(first.number)) {
+            let request = place.take();
+            self.first = self.first.wrapping_add(1);
+            return request.map(|request| request.parts);
         }
-        self.search(completion, is_over)
+        // A success is never that of an unsignaled request.
+        let has_failed = !completion.is_success();
+        let is_unsignaled = move |request: &Request<P>| request.wr_id == wr_id && request.returns == Returns::OnFailure;
+        self.search(is_over, move |request| is_signaled(request) || has_failed && is_unsignaled(request))
     }
 
+    /// Removes those that are over, up to the first that is wanted, and returns its blocks. Leaves those that their
+    /// completion returns. The blocks of the others return to their pools.
     #[cold]
-    fn search(&mut self, completion: &Completion, is_over: impl Fn(u64) -> bool) -> Option<Parts<P>> {
-        let (wr_id, has_failed) = (completion.wr_id, !completion.is_success());
-        let mut at = 0;
-        while let Some(Request { number, wr_id: other, returns, .. }) = self.requests.get(at) {
-            let is_over = is_over(*number);
-            // A success is never that of an unsignaled request.
-            let may_be = *returns == Returns::ByCompletion || has_failed && *returns == Returns::OnFailure;
-            if is_over && *other == wr_id && may_be {
-                return self.requests.remove(at).map(|request| request.parts);
+    fn search(&mut self, is_over: impl Fn(u64) -> bool, is_wanted: impl Fn(&Request<P>) -> bool) -> Option<Parts<P>> {
+        let (first, len) = (self.first, self.len());
+        for count in (0..len).map(|ahead| first.wrapping_add(ahead)) {
+            let Some(Some(request)) = self.place(count) else { break };
+            let is_over = is_over(request.number);
+            if is_over && is_wanted(request) {
+                return self.remove(count);
             }
-            if is_over && *returns != Returns::ByCompletion {
-                self.requests.remove(at);
-            } else {
-                at += 1;
+            if is_over && request.returns != Returns::ByCompletion {
+                self.remove(count);
             }
         }
         None
     }
 
+    /// Removes a request. Those before it move on by one place.
+    fn remove(&mut self, count: usize) -> Option<Parts<P>> {
+        let removed = self.place(count)?.take();
+        let mask = self.ring.len().wrapping_sub(1);
+        let before = (0..count.wrapping_sub(self.first)).map(|ahead| self.first.wrapping_add(ahead));
+        before.rev().for_each(|before| self.ring.swap(before & mask, before.wrapping_add(1) & mask));
+        self.first = self.first.wrapping_add(1);
+        removed.map(|request| request.parts)
+    }
+
     /// Whether no request has blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.first == self.next
     }
 }
 
 impl<P> fmt::Debug for Lent<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").field("requests", &self.requests.len()).finish_non_exhaustive()
+        f.debug_struct("Lent").field("requests", &self.len()).finish_non_exhaustive()
     }
 }

@@ -13,8 +13,10 @@ use crate::errno::Errno;
 pub struct Part<P>(Held<P>);
 
 enum Held<P> {
-    /// The block knows the range.
+    /// The whole block.
     Owned(Block<P>),
+    /// The block knows the range.
+    OwnedPart(Block<P>),
     /// The whole block.
     Shared(Arc<Block<P>>),
     SharedPart(Box<SharedPart<P>>),
@@ -34,7 +36,7 @@ fn narrow(range: Range<usize>) -> (u32, u32) {
 impl<P: Piece> Part<P> {
     pub(super) fn new(mut block: Block<P>, range: Range<usize>) -> Self {
         block.set_range(narrow(range));
-        Part(Held::Owned(block))
+        Part(Held::OwnedPart(block))
     }
 
     /// Returns a part of a block that several requests send. A post refuses to receive into it. Unlike the whole block
@@ -48,7 +50,7 @@ impl<P: Piece> Part<P> {
     #[must_use]
     pub fn into_block(self) -> Option<Block<P>> {
         match self.0 {
-            Held::Owned(block) => Some(block),
+            Held::Owned(block) | Held::OwnedPart(block) => Some(block),
             Held::Shared(_) | Held::SharedPart(_) => None,
         }
     }
@@ -57,7 +59,7 @@ impl<P: Piece> Part<P> {
     #[must_use]
     pub fn block(&self) -> &Block<P> {
         match &self.0 {
-            Held::Owned(block) => block,
+            Held::Owned(block) | Held::OwnedPart(block) => block,
             Held::Shared(block) => block,
             Held::SharedPart(part) => &part.block,
         }
@@ -67,24 +69,25 @@ impl<P: Piece> Part<P> {
     #[must_use]
     pub fn block_mut(&mut self) -> Option<&mut Block<P>> {
         match &mut self.0 {
-            Held::Owned(block) => Some(block),
+            Held::Owned(block) | Held::OwnedPart(block) => Some(block),
             Held::Shared(_) | Held::SharedPart(_) => None,
-        }
-    }
-
-    fn bounds(&self) -> (u32, u32) {
-        match &self.0 {
-            Held::Owned(block) => block.range(),
-            Held::Shared(block) => (0, narrow(0..block.len()).1),
-            Held::SharedPart(part) => part.range,
         }
     }
 
     /// Returns its range in the block, in bytes.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
-        let (start, end) = self.bounds();
+        let (start, end) = match &self.0 {
+            Held::Owned(block) => return 0..block.len(),
+            Held::Shared(block) => return 0..block.len(),
+            Held::OwnedPart(block) => block.range(),
+            Held::SharedPart(part) => part.range,
+        };
         start as usize..end as usize
+    }
+
+    fn is_owned(&self) -> bool {
+        matches!(self.0, Held::Owned(_) | Held::OwnedPart(_))
     }
 
     /// Returns the memory and the range inside it, for devices. `writes` says whether the device writes to it.
@@ -92,9 +95,12 @@ impl<P: Piece> Part<P> {
     /// # Errors
     /// [`PostReason::ReversedRange`], [`PostReason::OutOfRange`], [`PostReason::SharedBlock`].
     pub fn place(&self, writes: bool) -> Result<(&P, Range<usize>), PostReason> {
-        let (Range { start, end }, is_owned) = (self.range(), matches!(self.0, Held::Owned(_)));
-        match self.block().piece() {
-            Some(piece) if start <= end && end <= piece.len() && (is_owned || !writes) => Ok((piece, start..end)),
+        let Range { start, end } = self.range();
+        match (&self.0, self.block().piece()) {
+            (Held::Owned(_), Some(piece)) => Ok((piece, 0..piece.len())),
+            (_, Some(piece)) if start <= end && end <= piece.len() && (!writes || self.is_owned()) => {
+                Ok((piece, start..end))
+            }
             _ => Err(self.refusal()),
         }
     }
@@ -124,8 +130,7 @@ impl<P: Piece> Deref for Part<P> {
 impl<P: Piece> From<Block<P>> for Part<P> {
     /// The whole block.
     fn from(block: Block<P>) -> Self {
-        let len = block.len();
-        Part::new(block, 0..len)
+        Part(Held::Owned(block))
     }
 }
 
@@ -138,8 +143,7 @@ impl<P: Piece> From<Arc<Block<P>>> for Part<P> {
 
 impl<P: Piece> fmt::Debug for Part<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_shared = !matches!(self.0, Held::Owned(_));
-        f.debug_struct("Part").field("range", &self.range()).field("is_shared", &is_shared).finish()
+        f.debug_struct("Part").field("range", &self.range()).field("is_shared", &!self.is_owned()).finish()
     }
 }
 
@@ -175,7 +179,7 @@ impl<P> Parts<P> {
         P: Piece,
     {
         match self.0 {
-            List::One(Part(Held::Owned(block))) => Some(block),
+            List::One(Part(Held::Owned(block) | Held::OwnedPart(block))) => Some(block),
             List::One(_) => None,
             List::Several(parts) => first_block(*parts),
         }

@@ -110,6 +110,41 @@ fn what_is_over_comes_back_in_the_order_of_the_posts() {
 }
 
 #[test]
+fn the_record_goes_round_and_keeps_the_order_of_the_posts() {
+    // The ring has four places. Each round leaves it elsewhere, with a request in the middle that is taken first.
+    let (pool, mut lent) = (pool(5), Lent::new(3));
+    let tagged = |tag| {
+        let mut block = pool.take().unwrap();
+        block[0] = tag;
+        Parts::from(block)
+    };
+    let tag = |parts: Option<Parts<Piece>>| parts.and_then(Parts::into_block).map(|block| block[0]);
+    for round in 0..100 {
+        let first = 3 * u64::from(round);
+        for (at, wr_id) in [7, 8, 7].into_iter().enumerate() {
+            assert_eq!(lent.check_room(1, below(0)), Ok(()));
+            lent.lend(first + at as u64, wr_id, Returns::ByCompletion, tagged(round + at as u8));
+        }
+        assert_eq!(lent.check_room(1, below(first + 3)), Err(PostReason::NotReclaimed { max: 3 }));
+        let order = [8, 7, 7].map(|wr_id| tag(lent.reclaim(&done(wr_id), below(first + 3))));
+        assert_eq!(order, [1, 0, 2].map(|at| Some(round + at)));
+        assert!(lent.is_empty() && pool.available() == 5);
+    }
+    // A device that lends more than there is room for loses none: each comes back.
+    (0..5).for_each(|number| lent.lend(number, number, Returns::ByCompletion, tagged(number as u8)));
+    assert_eq!(pool.available(), 0);
+    assert!((0..5).all(|number| tag(lent.reclaim(&done(number), below(5))) == Some(number as u8)));
+}
+
+#[test]
+fn a_block_that_was_a_part_is_whole_again() {
+    let pool = pool(1);
+    let block = Parts::from(pool.take().unwrap().part(2..5)).into_block().unwrap();
+    let part = Part::from(block);
+    assert_eq!((part.range(), place(&part, true), part.len()), (0..8, Ok(0..8), 8));
+}
+
+#[test]
 fn blocks_that_nobody_reclaims_return_to_their_pools() {
     let (pool, mut lent) = (pool(4), Lent::new(4));
     lent.lend(0, 5, Returns::OnFailure, one(&pool));
