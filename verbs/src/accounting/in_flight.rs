@@ -21,6 +21,8 @@
 //!
 //! - Only an MR of the QP's PD can be posted (post.rs). Before the memory of an MR is returned, every queue that can
 //!   name it is searched ([`InFlightSet::name`]).
+//! - A block has no key there. Its request owns it, and with it the registrations of its memory, for as long as the
+//!   request counts (`Lent`, blocks.rs).
 //! - A queue is added before its first work request is passed to the provider.
 //! - A post borrows `&Mr`, a re-registration `&mut Mr`, and a deregistration consumes the [`Mr`](crate::Mr). So every
 //!   post that names the MR has returned before the search, and its stores are visible to the search.

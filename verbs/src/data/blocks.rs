@@ -18,7 +18,7 @@ pub(super) struct QpBlocks {
 }
 
 /// The blocks of one queue, and the position of its poster.
-struct Queue<'a> {
+pub(super) struct Queue<'a> {
     lent: &'a mut Lent<Piece>,
     cursor: &'a Cursor,
 }
@@ -46,7 +46,7 @@ impl Queue<'_> {
         self.lent.check_room(count, |number| cursor.is_over(number as u32))
     }
 
-    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+    pub(super) fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let cursor = self.cursor;
         self.lent.reclaim(completion, |number| cursor.is_over(number as u32))
     }
@@ -94,13 +94,13 @@ fn returns(flags: SendFlags) -> Returns {
 
 impl Qp {
     /// The blocks of the send queue.
-    fn sends(&mut self) -> Queue<'_> {
+    pub(super) fn sends(&mut self) -> Queue<'_> {
         let cursor = &self.send;
         Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.inner).sends, cursor }
     }
 
     /// The blocks of the receive queue.
-    fn recvs(&mut self) -> Queue<'_> {
+    pub(super) fn recvs(&mut self) -> Queue<'_> {
         let cursor = &self.recv;
         Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.inner).recvs, cursor }
     }
@@ -120,11 +120,10 @@ impl Qp {
     #[inline(always)]
     pub(super) fn send_blocks(&mut self, request: SendWr<'_, Parts<Piece>, Ah>) -> Result<(), Unposted<Piece>> {
         let SendWr { wr_id, op, sges: parts, flags } = request;
-        let posted = match self.sends().check_room(1) {
-            Ok(()) => self.post_named(wr_id, op, &parts, flags),
-            Err(reason) => Err(reason),
-        };
-        match posted {
+        if let Err(reason) = self.sends().check_room(1) {
+            return Err(self.unposted(PostCall::Send, reason, (wr_id, returns(flags), parts)));
+        }
+        match self.post_named(wr_id, op, &parts, flags) {
             Ok(()) => {
                 self.sends().lend_last(wr_id, returns(flags), parts);
                 Ok(())
@@ -135,11 +134,10 @@ impl Qp {
 
     #[inline(always)]
     pub(super) fn recv_blocks(&mut self, wr_id: u64, parts: Parts<Piece>) -> Result<(), Unposted<Piece>> {
-        let posted = match self.recvs().check_room(1) {
-            Ok(()) => self.post_receive(wr_id, &parts),
-            Err(reason) => Err(reason),
-        };
-        match posted {
+        if let Err(reason) = self.recvs().check_room(1) {
+            return Err(self.unposted(PostCall::Recv, reason, (wr_id, Returns::ByCompletion, parts)));
+        }
+        match self.post_receive(wr_id, &parts) {
             Ok(()) => {
                 self.recvs().lend_last(wr_id, Returns::ByCompletion, parts);
                 Ok(())
@@ -176,12 +174,6 @@ impl Qp {
         let lent = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
         self.recvs().lend(lent, counts);
         posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
-    }
-
-    pub(super) fn reclaim_blocks(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
-        self.blocks.as_ref()?;
-        let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };
-        queue.reclaim(completion)
     }
 }
 

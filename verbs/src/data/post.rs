@@ -156,26 +156,29 @@ impl QueuePair for Qp {
         })
     }
 
+    #[inline(always)]
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
-        self.reclaim_blocks(completion)
+        self.blocks.as_ref()?;
+        let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };
+        queue.reclaim(completion)
     }
 }
 
 impl Qp {
     #[inline(always)]
-    pub(super) fn post_receive(&mut self, wr_id: u64, named: &[impl Named]) -> Result<(), PostReason> {
+    pub(super) fn post_receive<N: Named>(&mut self, wr_id: u64, named: &[N]) -> Result<(), PostReason> {
         let mut one;
         let mut list;
         let (token, sg_list, num_sge) = match named {
             [one_named] => {
                 let sge = self.recv_range(one_named)?;
-                let token = self.file_recv_one(wr_id, pinned_key(&sge, false))?;
+                let token = self.file_recv_one(wr_id, pinned_key::<N>(&sge, false))?;
                 one = sge;
                 (token, &raw mut one, self.count(&sge))
             }
             named => {
                 list = self.recv_ranges(named)?;
-                let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
+                let token = self.file_recv(wr_id, &pinned_keys::<N>(&list, false))?;
                 add_empty(&mut list, self.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
@@ -183,7 +186,8 @@ impl Qp {
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = ptr::null_mut();
         // SAFETY: the QP is alive. The function is its provider's, and copies the request and its ranges before it
-        // returns. The memory that the request names is writable, of the same PD, and pinned from here on (see `Mr`).
+        // returns. The memory that the request names is writable, of the same PD, and from here on pinned (see `Mr`) or
+        // the request's (see `Piece`).
         let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) };
         match answer(returned, bad) {
             Ok(()) => {
@@ -211,11 +215,11 @@ impl Qp {
     }
 
     #[inline(always)]
-    fn post_one(
+    fn post_one<N: Named>(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
-        one: &impl Named,
+        one: &N,
         flags: SendFlags,
     ) -> Result<(), PostReason> {
         let sge = one.range(self.pd, op.writes_locally());
@@ -224,13 +228,13 @@ impl Qp {
             Some(_) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
             None => self.connected_api,
         };
-        let Some(api) = api else { return self.post_one_classic(wr_id, op, sge, flags) };
+        let Some(api) = api else { return self.post_one_classic::<N>(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
         self.check_reads(&op)?;
         let sge = sge?;
         let is_inline = self.check_one(&op, &sge)?;
-        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op))?;
+        let token = self.file_send_one(wr_id, pinned_key::<N>(&sge, is_inline), kind_of(&op))?;
         // SAFETY: see `SAFETY OF POSTING`.
         unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
         let answer = batch.complete();
@@ -239,7 +243,7 @@ impl Qp {
 
     /// As `post_one`, by ibv_post_send(3). The range is passed by value: a pointer to it would keep it out of registers
     /// in `post_one`. What is wrong with the operation is said before what is wrong with the range.
-    fn post_one_classic(
+    fn post_one_classic<N: Named>(
         &mut self,
         wr_id: u64,
         op: SendOp<'_, Ah>,
@@ -253,7 +257,7 @@ impl Qp {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
         }
         let is_inline = self.inlines(&op, u64::from(sge.length));
-        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op).with(flags))?;
+        let token = self.file_send_one(wr_id, pinned_key::<N>(&sge, is_inline), kind_of(&op).with(flags))?;
         let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         let answer = self.post_filed(&mut request);
@@ -336,7 +340,7 @@ impl Qp {
                     self.check_reads(&op)?;
                     let sge = one.range(self.pd, op.writes_locally())?;
                     let is_inline = self.check_one(&op, &sge)?;
-                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op)) else {
+                    let Some(token) = filing.file_one(wr_id, pinned_key::<R>(&sge, is_inline), kind_of(&op)) else {
                         return Err(self.send_refusal().into());
                     };
                     // SAFETY: see `SAFETY OF POSTING`.
@@ -369,13 +373,13 @@ impl Qp {
     }
 
     /// Files a request of the send queue with any number of ranges.
-    pub(super) fn file_ranges(
+    pub(super) fn file_ranges<N: Named>(
         &self,
         filing: &mut Filing<'_>,
         wr_id: u64,
         op: &SendOp<'_, Ah>,
         flags: SendFlags,
-        named: &[impl Named],
+        named: &[N],
     ) -> Result<Filed, PostReason> {
         self.check_op(op)?;
         let sges = ranges(self.pd, named, self.inner.requested().max_send_sge, op.writes_locally())?;
@@ -383,7 +387,7 @@ impl Qp {
         self.check_len(op, len)?;
         let is_inline = self.inlines(op, len);
         let token = {
-            let (keys, kind) = (pinned_keys(&sges, is_inline), kind_of(op).with(flags));
+            let (keys, kind) = (pinned_keys::<N>(&sges, is_inline), kind_of(op).with(flags));
             filing.file(wr_id, &keys, kind).ok_or_else(|| self.send_refusal())?
         };
         Ok(Filed { token, sges, is_inline })

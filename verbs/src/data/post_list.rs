@@ -28,7 +28,7 @@ impl Qp {
             match sges.as_ref() {
                 [sge] => {
                     let sge = self.recv_range(sge)?;
-                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), Kind::RECEIVE) else {
+                    let Some(token) = filing.file_one(wr_id, pinned_key::<R>(&sge, false), Kind::RECEIVE) else {
                         return Err(self.recv_refusal().into());
                     };
                     let request = list.add_one(sge)?;
@@ -36,7 +36,7 @@ impl Qp {
                 }
                 sges => {
                     let mut sges = self.recv_ranges(sges)?;
-                    let keys = pinned_keys(&sges, false);
+                    let keys = pinned_keys::<R>(&sges, false);
                     add_empty(&mut sges, self.is_iwarp);
                     let token = filing.file(wr_id, &keys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())?;
                     let request = list.add(&sges)?;

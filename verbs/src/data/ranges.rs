@@ -9,6 +9,9 @@ use crate::ffi::ibv_sge;
 
 /// Memory that a work request names: a range of an MR, or a part of a block.
 pub(super) trait Named {
+    /// Whether a request pins it. Otherwise the request has it until it is over.
+    const IS_PINNED: bool;
+
     /// Checks and converts it for a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)). The device reads from
     /// it; if `writes`, the device or its provider writes to it.
     fn range(&self, pd: usize, writes: bool) -> Result<ibv_sge, PostReason>;
@@ -18,6 +21,8 @@ pub(super) trait Named {
 pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 
 impl Named for Sge<'_, Mr> {
+    const IS_PINNED: bool = true;
+
     /// It must be of the PD of the queue, so that work in flight there pins it (in_flight.rs). One that is written to must
     /// be writable: not every provider checks the key.
     #[inline(always)]
@@ -32,6 +37,8 @@ impl Named for Sge<'_, Mr> {
 
 impl Named for Part<Piece> {
     /// The request has the block, and so the registrations of its memory.
+    const IS_PINNED: bool = false;
+
     fn range(&self, pd: usize, writes: bool) -> Result<ibv_sge, PostReason> {
         let (piece, range) = self.place(writes)?;
         piece.range(range, pd)
@@ -78,14 +85,14 @@ pub(super) fn add_empty(sges: &mut Sges, is_iwarp: bool) {
     }
 }
 
-/// Returns the key that a range pins; [`NO_KEY`] for an empty or inline range.
-pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
-    if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
+/// Returns the key that a range pins; [`NO_KEY`] for an empty or inline range, and for a part of a block.
+pub(super) fn pinned_key<N: Named>(sge: &ibv_sge, is_inline: bool) -> u32 {
+    if !N::IS_PINNED || sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
 }
 
 /// Returns the keys that several ranges pin.
-pub(super) fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> SmallVec<[u32; 4]> {
-    sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
+pub(super) fn pinned_keys<N: Named>(sges: &[ibv_sge], is_inline: bool) -> SmallVec<[u32; 4]> {
+    sges.iter().map(|sge| pinned_key::<N>(sge, is_inline)).collect()
 }
 
 #[cfg(test)]
@@ -126,6 +133,16 @@ mod tests {
         let long = Mr::scripted(usize::MAX, PD, PD);
         let len = Length::new(1 << 32);
         assert_eq!(why(long.sge(0..1 << 32).range(PD, false)), Some(PostReason::RangeTooLong { len }));
+    }
+
+    #[test]
+    fn a_range_of_an_mr_is_pinned_and_a_block_is_owned() {
+        let sge = |length| ibv_sge { addr: 0, length, lkey: 5 };
+        let keys = [(8, false), (8, true), (0, false)].map(|(length, is_inline)| {
+            let sge = sge(length);
+            (pinned_key::<Sge<'_, Mr>>(&sge, is_inline), pinned_key::<Part<Piece>>(&sge, is_inline))
+        });
+        assert_eq!(keys, [(5, NO_KEY), (NO_KEY, NO_KEY), (NO_KEY, NO_KEY)]);
     }
 
     #[test]

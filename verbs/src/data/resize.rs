@@ -21,7 +21,6 @@ impl PollCall {
         PollCall(AtomicPtr::new(poll as *mut c_void))
     }
 
-    #[inline(always)]
     pub(super) fn get(&self) -> PollCq {
         let poll = self.0.load(Ordering::Relaxed);
         // SAFETY: `new` and `lose` store functions of this type, and nothing else does.

@@ -239,7 +239,7 @@ impl Srq {
     }
 
     /// Posts a receive. Returns its token.
-    fn post_one(&mut self, wr_id: u64, named: &[impl Named]) -> Result<u64, NotPosted> {
+    fn post_one<N: Named>(&mut self, wr_id: u64, named: &[N]) -> Result<u64, NotPosted> {
         let mut one;
         let mut list;
         let (token, sg_list, num_sge) = match named {
@@ -248,12 +248,12 @@ impl Srq {
                 if one.length != 0 && self.inner.requested.max_sge == 0 {
                     return Err(PostReason::TooManyRanges { ranges: 1, max: 0 }.into());
                 }
-                let token = self.cursor.file(wr_id, [pinned_key(&one, false)]);
+                let token = self.cursor.file(wr_id, [pinned_key::<N>(&one, false)]);
                 (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
             }
             named => {
                 list = ranges(self.pd, named, self.inner.requested.max_sge, true)?;
-                let token = self.cursor.file(wr_id, list.iter().map(|sge| pinned_key(sge, false)));
+                let token = self.cursor.file(wr_id, list.iter().map(|sge| pinned_key::<N>(sge, false)));
                 add_empty(&mut list, self.inner.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
@@ -292,7 +292,7 @@ impl Srq {
             return Err(self.full().into());
         }
         for (request, sges) in staging.receives() {
-            let lkeys = sges.iter().map(|sge| pinned_key(sge, false));
+            let lkeys = sges.iter().map(|sge| pinned_key::<R>(sge, false));
             // There is room, because only this thread posts.
             request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(PostReason::QueueFull { max: max_wr })?;
         }
