@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use cmid_io_common::{Opening, Options};
 use cmid_proto::datapath::Attaching;
-use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{
     CmEvent, Device, Errno, Event, IdKey, Limits, Observer, Pollable, PrivateData, ReceivedParam, RefuseReason,
     Refused, RequestKind, State,
@@ -103,16 +102,17 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Self, Q), Error> {
         let mut driver = Blocking::observed(device, Limits::SINGLE, or_new(canceller)?, observer);
-        let opening = Opening::connect(driver.drive(), peer, options, attach)?;
-        Connection::open(driver, opening)
+        let session = Session::connect(driver.drive(), None, peer, options)?;
+        Connection::open(driver, session, attach)
     }
 
     /// Waits for the end of a connect or accept.
-    pub(crate) fn open<Q, E: Into<BoxError>, F: FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>>(
+    pub(crate) fn open<Q, E: Into<BoxError>>(
         mut driver: Blocking<D, O>,
-        opening: Opening<Q, F>,
+        session: Session<Q>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Self, Q), Error> {
-        let Connected { id, attached, param, private_data, .. } = driver.shake_hands(opening)?;
+        let Connected { id, attached, param, private_data, .. } = driver.shake_hands(session, attach)?;
         Ok((Connection { driver, id, param, private_data, unsure: false }, attached))
     }
 

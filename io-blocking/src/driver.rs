@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_io_common::{Opening, now};
+use cmid_io_common::now;
 use cmid_proto::datapath::Attaching;
-use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::handshake::{BoxError, Connected, Session};
 use cmid_proto::{
     ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
@@ -363,16 +363,17 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     }
 
     /// Synchronous mode: waits for each request of a connect or accept, until the connection is established.
-    pub(crate) fn shake_hands<Q, E: Into<BoxError>, F: FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>>(
+    pub(crate) fn shake_hands<Q, E: Into<BoxError>>(
         &mut self,
-        mut opening: Opening<Q, F>,
+        mut session: Session<Q>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<Connected<Q>, Error> {
-        let id = opening.id();
+        let (id, mut attach) = (session.id(), Some(attach));
         loop {
             let during = self.open_request(id).map_or("handshake", RequestKind::name);
             self.await_end(id, Time::NEVER, during)?;
-            if opening.poll(&mut self.drive)? {
-                return opening.into_connected().map_err(Error::Wait);
+            if session.poll(&mut self.drive, &mut attach)?.is_some() {
+                return session.into_connected().ok_or(Error::Wait(Errno::ENOTCONN));
             }
             if self.open_request(id).is_none() {
                 return Err(Error::NotSynchronous { during });

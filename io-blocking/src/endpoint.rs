@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_io_common::set;
 use cmid_proto::{CmOption, IdKey, Observer, Pollable, PortSpace, RequestKind, Time};
 
 use crate::driver::Blocking;
@@ -44,7 +43,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     }
 
     fn lead(&mut self, id: IdKey, endpoint: &Endpoint<'_>, deadline: Time) -> Result<(), Error> {
-        set(self.drive(), id, endpoint.settings)?;
+        endpoint.settings.iter().try_for_each(|&option| self.drive().set_option(id, option))?;
         match (endpoint.src, endpoint.dst) {
             (src, Some(dst)) => {
                 self.drive().resolve_addr(id, src, dst, deadline)?;

@@ -72,8 +72,9 @@ mod poller;
 mod wait;
 
 pub use cancel::Canceller;
-pub use cmid_io_common::{ListenOptions, Options};
+pub use cmid_io_common::ListenOptions;
 pub use cmid_proto as proto;
+pub use cmid_proto::handshake::Options;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
 #[cfg(feature = "trace")]

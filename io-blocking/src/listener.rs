@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_io_common::{ListenOptions, Opening, Options};
+use cmid_io_common::ListenOptions;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake;
-use cmid_proto::handshake::BoxError;
+use cmid_proto::handshake::{BoxError, Options, Session};
 use cmid_proto::{
     CmEvent, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request, RequestKind,
     Time,
@@ -247,8 +247,9 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<(Connection<D, O>, Q), Error> {
         let Incoming { mut driver, request } = self;
-        let opening = Opening::accept(driver.drive(), request, options, attach)?;
-        Connection::open(driver, opening)
+        let session = Session::accept(driver.drive(), request, options, attach)?;
+        // The QP exists.
+        Connection::open(driver, session, |_, _| Err(Errno::EINVAL))
     }
 
     /// Rejects the request with `reason` as private data, at most 148 bytes.

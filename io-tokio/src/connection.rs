@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmid_io_common::{Opening, Options};
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
-use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
@@ -117,19 +116,17 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
         let mut driver = Tokio::observed(device, Limits::SINGLE, observer);
-        let opening = Opening::connect(driver.drive(), peer, options, attach)?;
-        Connection::open(Port::of(driver, opening.id()), opening).await
+        let session = Session::connect(driver.drive(), None, peer, options)?;
+        Connection::open(Port::of(driver, session.id()), session, attach).await
     }
 
     /// Waits for the end of a connect or accept.
-    pub(crate) async fn open<Q, E: Into<BoxError>, F>(
+    pub(crate) async fn open<Q, E: Into<BoxError>>(
         mut port: Port<D, O>,
-        opening: Opening<(D::Cq, Q), F>,
-    ) -> io::Result<(Self, Q)>
-    where
-        F: FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
-    {
-        let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(opening).await?;
+        session: Session<(D::Cq, Q)>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
+    ) -> io::Result<(Self, Q)> {
+        let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(session, attach).await?;
         let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
         Ok((Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached))
     }

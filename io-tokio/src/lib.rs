@@ -99,8 +99,9 @@ mod sim_time;
 mod watch;
 
 pub use channel::{ByteStream, Channel, Message};
-pub use cmid_io_common::{ListenOptions, Options};
+pub use cmid_io_common::ListenOptions;
 pub use cmid_proto as proto;
+pub use cmid_proto::handshake::Options;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
 #[cfg(feature = "trace")]

@@ -3,10 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 
-use cmid_io_common::{ListenOptions, Opening, Options, set};
+use cmid_io_common::ListenOptions;
 use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::handshake;
-use cmid_proto::handshake::BoxError;
+use cmid_proto::handshake::{BoxError, Options, Session};
 use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, State};
 use tokio::task::consume_budget;
 
@@ -93,7 +93,7 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
         let mut driver = Tokio::observed(device, limits, observer);
         let drive = driver.drive();
         let id = drive.create_id(None, PortSpace::Tcp)?;
-        set(drive, id, options.settings)?;
+        options.settings.iter().try_for_each(|&option| drive.set_option(id, option))?;
         drive.bind(id, addr)?;
         drive.listen(id, options.backlog)?;
         Ok(Listener { port: Port::of(driver, id) })
@@ -228,7 +228,8 @@ impl<D: DataPath, O: Observer> Incoming<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Connection<D, O>, Q)> {
         let Incoming { mut port, request } = self;
-        let opening = Opening::accept(&mut port.driver.drive, request, options, attach)?;
-        Connection::open(port, opening).await
+        let session = Session::accept(&mut port.driver.drive, request, options, attach)?;
+        // The QP exists.
+        Connection::open(port, session, |_, _| Err(Errno::EINVAL)).await
     }
 }

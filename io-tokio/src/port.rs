@@ -2,9 +2,8 @@
 
 use std::io;
 
-use cmid_io_common::Opening;
 use cmid_proto::datapath::Attaching;
-use cmid_proto::handshake::{BoxError, Connected};
+use cmid_proto::handshake::{BoxError, Connected, Session};
 use cmid_proto::{Errno, Event, Fault, IdKey, Next, Observer, Pollable, State};
 
 use crate::clock;
@@ -72,19 +71,18 @@ impl<D: Pollable, O: Observer> Port<D, O> {
     }
 
     /// Waits for each request of a connect or accept, until the connection is established.
-    pub(crate) async fn shake_hands<Q, E: Into<BoxError>, F>(
+    pub(crate) async fn shake_hands<Q, E: Into<BoxError>>(
         &mut self,
-        mut opening: Opening<Q, F>,
-    ) -> io::Result<Connected<Q>>
-    where
-        F: FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
-    {
+        mut session: Session<Q>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+    ) -> io::Result<Connected<Q>> {
+        let mut attach = Some(attach);
         loop {
             self.settle()?;
             if self.is_busy() {
                 self.ready().await?;
-            } else if opening.poll(&mut self.driver.drive)? {
-                return Ok(opening.into_connected()?);
+            } else if session.poll(&mut self.driver.drive, &mut attach)?.is_some() {
+                return Ok(session.into_connected().ok_or(Errno::ENOTCONN)?);
             } else if !self.is_busy() {
                 // No event would follow.
                 return Err(Errno::EINVAL.into());

@@ -15,7 +15,7 @@ pub mod on_mio;
 mod program;
 mod reactor;
 
-pub use program::{Attached, MESSAGE, Program, attach};
+pub use program::{Attached, MESSAGE, Program, Watch, attach};
 
 use std::io;
 use std::net::SocketAddr;

@@ -22,17 +22,13 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
         let mut program = Program::start(driver.drive(), address)?;
         // The descriptors are never read, so they need not be made non-blocking.
         let mut fds = vec![Async::new_nonblocking(driver.as_fd().try_clone_to_owned()?)?];
-        loop {
-            let is_done = program.turn(driver.drive(), |cq| {
-                fds.push(Async::new_nonblocking(cq.try_clone_to_owned()?)?);
-                Ok(())
-            })?;
+        while !program.turn(driver.drive(), &mut |cq| {
+            fds.push(Async::new_nonblocking(cq.try_clone_to_owned()?)?);
+            Ok(())
+        })? {
             // async-io reports readiness once per wait, so the turns are repeated until one has no work.
             if let Next::Deliver | Next::Again = driver.turn()? {
                 continue;
-            }
-            if is_done {
-                return Ok(());
             }
             let mut waits: Vec<_> = fds.iter().map(Async::readable).collect();
             poll_fn(|context| {
@@ -44,5 +40,6 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
             })
             .await?;
         }
+        Ok(())
     })
 }

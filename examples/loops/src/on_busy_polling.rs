@@ -32,7 +32,7 @@ fn poll<D: DataPath>(device: D, address: SocketAddr, market: &UdpSocket) -> io::
     let mut driver = Epoll::new(device, Config::default())?;
     let mut program = Program::start(driver.drive(), address)?;
     let (mut rounds, mut ticks, mut tick) = ((0..ROUNDS).cycle(), 0_u32, [0; 64]);
-    while !program.turn(driver.drive(), |_cq| Ok(()))? || ticks == 0 {
+    while !program.turn(driver.drive(), &mut |_cq| Ok(()))? || ticks == 0 {
         while market.recv(&mut tick).is_ok() {
             ticks += 1;
         }

@@ -20,21 +20,18 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut events: EventLoop<'_, ()> = EventLoop::try_new().map_err(io::Error::other)?;
     let handle = events.handle();
     // The turns after the dispatch find out which descriptor it was.
-    let watch = |fd: BorrowedFd<'_>| {
+    let mut watch = |fd: BorrowedFd<'_>| {
         let source = Generic::new(fd.try_clone_to_owned()?, Interest::READ, Mode::Level);
         let inserted = handle.insert_source(source, |_, _, ()| Ok(PostAction::Continue));
         inserted.map(drop).map_err(io::Error::other)
     };
     watch(driver.as_fd())?;
-    loop {
-        let is_done = program.turn(driver.drive(), watch)?;
+    while !program.turn(driver.drive(), &mut watch)? {
         // After the requests of the program: a turn arms the descriptor for their events and deadlines.
         if let Next::Deliver | Next::Again = driver.turn()? {
             continue;
         }
-        if is_done {
-            return Ok(());
-        }
         events.dispatch(None, &mut ()).map_err(io::Error::other)?;
     }
+    Ok(())
 }

@@ -22,16 +22,13 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let outer = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&outer, &driver, NO_DATA, epoll::EventFlags::IN)?;
     let mut reports: Vec<epoll::Event> = Vec::with_capacity(8);
-    loop {
-        let is_done = program.turn(driver.drive(), |cq| Ok(epoll::add(&outer, cq, NO_DATA, epoll::EventFlags::IN)?))?;
+    while !program.turn(driver.drive(), &mut |cq| Ok(epoll::add(&outer, cq, NO_DATA, epoll::EventFlags::IN)?))? {
         // After the requests of the program: a turn arms the descriptor for their events and deadlines.
         if let Next::Deliver | Next::Again = driver.turn()? {
             continue;
         }
-        if is_done {
-            return Ok(());
-        }
         reports.clear();
         retry_on_intr(|| epoll::wait(&outer, rustix::buffer::spare_capacity(&mut reports), None))?;
     }
+    Ok(())
 }

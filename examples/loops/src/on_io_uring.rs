@@ -26,14 +26,10 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut program = Program::start(driver.drive(), address)?;
     let mut ring = IoUring::new(8)?;
     poll(&mut ring, driver.as_raw_fd())?;
-    loop {
-        let is_done = program.turn(driver.drive(), |cq| poll(&mut ring, cq.as_raw_fd()))?;
+    while !program.turn(driver.drive(), &mut |cq| poll(&mut ring, cq.as_raw_fd()))? {
         // A completion reports an edge, so the turns are repeated until one has no work.
         if let Next::Deliver | Next::Again = driver.turn()? {
             continue;
-        }
-        if is_done {
-            return Ok(());
         }
         ring.submit_and_wait(1)?;
         // The kernel may end a multishot poll at any time.
@@ -41,4 +37,5 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
         let fds: Vec<_> = ended.filter_map(|done| RawFd::try_from(done.user_data()).ok()).collect();
         fds.into_iter().try_for_each(|fd| poll(&mut ring, fd))?;
     }
+    Ok(())
 }

@@ -21,13 +21,9 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let (mut poll, mut events) = (Poll::new()?, Events::with_capacity(64));
     let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 1000..1064 })?;
     let mut program = Program::start(driver.drive(), address)?;
-    loop {
-        let is_done = program.turn(driver.drive(), |cq| {
-            poll.registry().register(&mut SourceFd(&cq.as_raw_fd()), CQ, Interest::READABLE)
-        })?;
-        if is_done {
-            return Ok(());
-        }
+    while !program.turn(driver.drive(), &mut |cq| {
+        poll.registry().register(&mut SourceFd(&cq.as_raw_fd()), CQ, Interest::READABLE)
+    })? {
         if let Next::Deliver | Next::Again = driver.turn() {
             continue;
         }
@@ -37,4 +33,5 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
             _ => events.iter().for_each(|event| _ = driver.handle(event)),
         }
     }
+    Ok(())
 }

@@ -6,13 +6,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use cmid_blocking::{Connection, Options};
+use cmid_blocking::Connection;
 use cmid_epoll::proto::Acks;
 use cmid_epoll::proto::datapath::DataPath;
 use cmid_epoll::proto::handshake::{ReleasedIncoming, Session};
 use cmid_epoll::{Config, Epoll, Waker};
 
-use crate::program::{LIMIT, attach, param};
+use crate::program::{attach, options};
 
 /// Accepts the requests of its queue until the queue is closed and the connections have ended.
 pub(crate) fn react<D: DataPath>(
@@ -28,7 +28,7 @@ pub(crate) fn react<D: DataPath>(
         match requests.try_recv() {
             Ok(released) => {
                 let incoming = released.adopt(driver.drive(), Some(on))?;
-                let session = Session::accept(driver.drive(), incoming, param(), &[], LIMIT, attach::<D>)?;
+                let session = Session::accept(driver.drive(), incoming, &options(), attach::<D>)?;
                 sessions.insert(session.id(), session);
                 continue;
             }
@@ -51,10 +51,10 @@ pub(crate) const CLIENTS: usize = 8;
 
 /// Connects and disconnects, one connection after the other.
 pub(crate) fn clients<D: DataPath>(device: &D, address: SocketAddr) -> io::Result<()> {
-    let options = Options { param: param(), timeout: LIMIT, ..Options::default() };
+    let options = options();
     for _ in 0..CLIENTS {
         let (mut connection, _attached) = Connection::connect(device.sibling(), address, &options, attach::<D>)?;
-        connection.disconnect(LIMIT)?;
+        connection.disconnect(options.timeout)?;
     }
     Ok(())
 }

@@ -27,6 +27,20 @@ fn another_name_is_an_error_with_the_names() {
     assert!(!success && said.contains("only mio, epoll"), "{said}");
 }
 
+/// A reactor needs no more than this for a client and a server with data: lines of code of the program and its loop.
+#[test]
+fn the_program_and_its_loop_have_at_most_90_lines_of_code() {
+    let code = |name: &str| {
+        let file = format!("{}/src/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(file).expect("a text");
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+    };
+    for on in ["on_mio", "on_epoll"] {
+        let lines = code("program") + code(on);
+        assert!((60..=90).contains(&lines), "{on}: {lines} lines");
+    }
+}
+
 /// A user copies one file, which must fit on a screen.
 #[test]
 fn each_loop_has_at_most_60_lines() {

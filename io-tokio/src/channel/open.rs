@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use cmid_io_common::Options;
 use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*};
+use cmid_proto::handshake::Options;
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
 use cmid_proto::{Errno, Observer};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_proto::datapath::{Attaching, DataPath};
-use cmid_proto::handshake::{self, DialTo, Incoming};
+use cmid_proto::handshake::{self, Incoming, Options};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Observer, Poller, PortSpace};
 
 use crate::log::Log;
@@ -17,15 +17,10 @@ use crate::session::{Plan, Progress, Session};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The connection parameters of rdma-core's rping.
-pub(crate) const PARAM: ConnParam = ConnParam {
-    responder_resources: 1,
-    initiator_depth: 1,
-    flow_control: false,
-    retry_count: 7,
-    rnr_retry_count: 7,
-    srq: false,
-    qp_num: 0,
-};
+pub(crate) fn options() -> Options<'static> {
+    let param = ConnParam { responder_resources: 1, initiator_depth: 1, ..ConnParam::default() };
+    Options { param, timeout: PATIENCE, ..Options::default() }
+}
 
 /// A client or a server, with one connection.
 #[derive(Debug)]
@@ -49,9 +44,9 @@ impl<D: DataPath> Agent<D> {
         listens: &Sender<()>,
     ) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
-        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
         let mut agent = Agent { plan, log, channel, listener: None, connection: None, done: false };
         if plan.server {
+            let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
             agent.listener = Some(id);
@@ -59,9 +54,9 @@ impl<D: DataPath> Agent<D> {
             let _ = listens.send(());
             agent.log.note(drive, id, &format!("listens on {address}"));
         } else {
-            let to = DialTo { param: PARAM, ..DialTo::new(address) };
-            agent.connection = Some(handshake::Session::connect(drive, id, &to, PATIENCE)?);
-            agent.log.note(drive, id, &format!("resolves {address}"));
+            let connection = handshake::Session::connect(drive, Some(channel), address, &options())?;
+            agent.log.note(drive, connection.id(), &format!("resolves {address}"));
+            agent.connection = Some(connection);
         }
         Ok(agent)
     }
@@ -97,7 +92,7 @@ impl<D: DataPath> Agent<D> {
                 return Ok(());
             }
             Ok(incoming) => {
-                let session = handshake::Session::accept(drive, incoming, PARAM, &[], PATIENCE, attach)?;
+                let session = handshake::Session::accept(drive, incoming, &options(), attach)?;
                 self.log.note(drive, session.id(), "accepts");
                 self.connection = Some(session);
                 return Ok(());

@@ -5,12 +5,12 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use cmid_blocking::{Connection, Error, ListenOptions, Listener, Options, Ready};
+use cmid_blocking::{Connection, Error, ListenOptions, Listener, Ready};
 use cmid_proto::CmEvent;
 use cmid_proto::datapath::DataPath;
 use cmid_trace::Trace;
 
-use crate::agent::{PARAM, PATIENCE};
+use crate::agent::{PATIENCE, options};
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
 
@@ -25,7 +25,7 @@ pub(crate) fn ping<D: DataPath>(
     log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
-    let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
+    let options = options();
     if plan.server {
         let mut listener = Listener::observed(device, trace, address, &ListenOptions::default())?;
         // The receiver may be gone, which is not an error.

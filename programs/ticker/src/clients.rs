@@ -9,7 +9,7 @@ use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Poller, 
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::link::{LIMIT, PARAM, end};
+use crate::link::options;
 use crate::port::Port;
 use crate::wire::{Bytes, Service};
 
@@ -118,7 +118,7 @@ impl<D: DataPath> Clients<D> {
             return;
         }
         // The accept fails if the peer has gone; the peer dials again.
-        if let Ok(session) = Session::accept(drive, incoming, PARAM, &hello, LIMIT, Port::open) {
+        if let Ok(session) = Session::accept(drive, incoming, &options(&hello), Port::open) {
             self.clients.push(Client { session, received_at: drive.now(), has_failed: false, last_order: 0 });
         }
     }
@@ -141,7 +141,8 @@ impl<D: DataPath> Clients<D> {
             let is_served = client.session.is_open() && now < client.received_at.after(SILENCE);
             let stays = !client.has_failed && (accepts || is_served);
             if !stays {
-                end(drive, &mut client.session);
+                // Its events are dropped. An id that cannot be destroyed stays in the device.
+                let _ = client.session.cancel(drive);
             }
             stays
         });

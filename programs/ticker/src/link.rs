@@ -5,16 +5,13 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::handshake::{DialTo, HandshakeError, Session};
-use cmid_epoll::proto::{Acks, ChannelKey, CmOption, ConnParam, Event, Poller, PrivateData, Time};
+use cmid_epoll::proto::handshake::{HandshakeError, Options, Session};
+use cmid_epoll::proto::{Acks, ChannelKey, CmOption, ConnParam, Event, Poller, PortSpace, Time};
 
 use crate::driver::Driver;
 use crate::error::{ConnectError, ConnectReason, Error};
 use crate::port::Port;
 use crate::wire::{Bytes, Service};
-
-/// The time limit of an attempt to connect, or of an accept.
-pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// The ACK timeout: a packet without an acknowledgement is sent again after 4.096 µs times two to the power of 15,
 /// which is 0.13 s. The peer derives its own timeout from it. On RoCE the default is 0.5 s (Linux 6.12) or 2.1 s (6.1),
@@ -24,23 +21,18 @@ const ACK_TIMEOUT: CmOption = CmOption::AckTimeout(15);
 /// The pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The parameters of both sides: no RDMA reads, and sends that wait for the peer's receives without limit.
-pub(crate) const PARAM: ConnParam = ConnParam {
-    responder_resources: 0,
-    initiator_depth: 0,
-    flow_control: false,
-    // With 7, soft-RoCE would retry forever (hazard P48).
-    retry_count: 6,
-    rnr_retry_count: 7,
-    srq: false,
-    qp_num: 0,
-};
+/// The options of both sides: no RDMA reads, and sends that wait for the peer's receives without limit.
+pub(crate) fn options(hello: &[u8]) -> Options<'_> {
+    // With 7 retries, soft-RoCE would retry forever (hazard P48).
+    let param = ConnParam { responder_resources: 0, initiator_depth: 0, retry_count: 6, ..ConnParam::default() };
+    Options { param, private_data: hello, ..Options::default() }
+}
 
 /// The active side.
 #[derive(Debug)]
 pub struct Link<D: DataPath> {
     service: Service,
-    to: DialTo,
+    peer: SocketAddr,
     channel: ChannelKey,
     /// The connection, or an attempt to connect.
     session: Option<Session<Port<D>>>,
@@ -61,10 +53,8 @@ impl<D: DataPath> Link<D> {
     /// The error of the device.
     pub fn new<P: Poller<D>>(drive: &mut Driver<D, P>, service: Service, peer: SocketAddr) -> Result<Self, Error> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
-        let hello = PrivateData::copy_of(&service.hello());
-        let to = DialTo { param: PARAM, private_data: hello, ..DialTo::new(peer) };
         let (until, connections) = (Time::ZERO, 0);
-        Ok(Link { service, to, channel, session: None, has_failed: false, until, connections, failure: None })
+        Ok(Link { service, peer, channel, session: None, has_failed: false, until, connections, failure: None })
     }
 
     /// Whether it is connected.
@@ -137,12 +127,12 @@ impl<D: DataPath> Link<D> {
         let is_up = self.is_up();
         match &mut self.session {
             None if self.until <= drive.now() => {
-                let session = match drive.create_id(Some(self.channel), self.to.port_space) {
+                let session = match drive.create_id(Some(self.channel), PortSpace::Tcp) {
                     Ok(id) => {
                         // Set before the route is resolved, because that sets timers of the connection manager. iWARP
                         // does not have this option.
                         let _ = drive.set_option(id, ACK_TIMEOUT);
-                        Session::connect(drive, id, &self.to, LIMIT)
+                        Session::connect_on(drive, id, self.peer, &options(&self.service.hello()))
                     }
                     Err(error) => Err(error.into()),
                 };
@@ -154,7 +144,8 @@ impl<D: DataPath> Link<D> {
             // An attempt has no port yet, and ends by itself.
             Some(session) if !is_up => {
                 if session.attached().is_some() {
-                    end(drive, session);
+                    // Its events are dropped. An id that cannot be destroyed stays in the device.
+                    let _ = session.cancel(drive);
                     (self.session, self.has_failed) = (None, false);
                     self.until = drive.within(PAUSE);
                 }
@@ -164,7 +155,7 @@ impl<D: DataPath> Link<D> {
     }
 
     fn pause<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
-        self.failure = Some(ConnectError { peer: self.to.peer, reason: ConnectReason::of(self.service, error) });
+        self.failure = Some(ConnectError { peer: self.peer, reason: ConnectReason::of(self.service, error) });
         (self.session, self.until) = (None, drive.within(PAUSE));
     }
 
@@ -180,11 +171,4 @@ impl<D: DataPath> Link<D> {
     pub fn fd(&mut self) -> Option<BorrowedFd<'_>> {
         Some(self.session.as_mut()?.attached()?.fd())
     }
-}
-
-/// Ends a connection at once. Its events are dropped. An id that cannot be destroyed stays in the device.
-pub(crate) fn end<D: DataPath, P: Poller<D>>(drive: &mut Driver<D, P>, session: &mut Session<Port<D>>) {
-    // The disconnect fails if the connection has ended already.
-    let _ = session.disconnect(drive);
-    let _ = session.cancel(drive);
 }

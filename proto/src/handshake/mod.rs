@@ -71,6 +71,7 @@
 mod dial;
 mod error;
 mod incoming;
+mod options;
 mod serve;
 #[cfg(feature = "std")]
 mod session;
@@ -80,6 +81,7 @@ pub use crate::error::BoxError;
 pub use dial::{Dial, DialTo};
 pub use error::HandshakeError;
 pub use incoming::{Incoming, ReleasedIncoming};
+pub use options::Options;
 pub use serve::Serve;
 #[cfg(feature = "std")]
 pub use session::Session;

@@ -1,19 +1,22 @@
 //! A connection as one value.
 
 use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
 
-use super::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
+use super::{Connected, Dial, DialTo, HandshakeError, Incoming, Options, Serve};
 use crate::cm_event::CmEvent;
 use crate::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath, Drain, QpParts, QueuePair, mark};
 use crate::device::Device;
 use crate::drive::{Drive, Observer, Poller};
 use crate::errno::Errno;
 use crate::error::{BoxError, Error};
-use crate::event::{ConnParam, Event, EventKind};
-use crate::key::IdKey;
+use crate::event::{Event, EventKind};
+use crate::key::{ChannelKey, IdKey};
+use crate::private_data::PrivateData;
+use crate::request::PortSpace;
 use crate::state::State;
 use crate::time::Time;
 
@@ -23,8 +26,8 @@ use crate::time::Time;
 /// The program passes the events of the id to [`handle`](Session::handle), and calls
 /// [`next_completion`](Session::next_completion) after each wait until there is none. A disconnect of the peer is
 /// answered. After either side's disconnect the posted work requests complete, then the QP is destroyed, then the id:
-/// [`is_over`](Session::is_over). `limit` is the time limit of each of the two parts, the handshake and the end, and is
-/// a deadline of the id, so it needs no timer.
+/// [`is_over`](Session::is_over). [`Options::timeout`] is the time limit of each of the two parts, the handshake and the
+/// end, and is a deadline of the id, so it needs no timer.
 #[must_use = "its id lives until the session is over or cancelled"]
 pub struct Session<Q> {
     id: IdKey,
@@ -65,35 +68,51 @@ impl<Q> Session<Q> {
         Session { id, opening: Some(opening), connected: None, limit, end: End::NotYet }
     }
 
-    /// Begins to connect: as [`Dial::start_on`].
+    /// Creates an id of [`PortSpace::Tcp`] on a channel, or in synchronous mode (`None`), and begins to connect.
     ///
     /// # Errors
-    /// As [`Dial::start_on`]; the id is then destroyed.
+    /// As [`Dial::start`], or an option was refused; there is then no id.
     pub fn connect<D: Device, P: Poller<D>, O: Observer>(
         drive: &mut Drive<D, P, O>,
-        id: IdKey,
-        to: &DialTo,
-        limit: Duration,
+        channel: Option<ChannelKey>,
+        peer: SocketAddr,
+        options: &Options<'_>,
     ) -> Result<Self, HandshakeError> {
-        let deadline = drive.within(limit);
-        Ok(Session::new(id, Opening::Dial(Dial::start_on(drive, id, to, deadline)?), limit))
+        let id = drive.create_id(channel, PortSpace::Tcp)?;
+        Session::connect_on(drive, id, peer, options)
+    }
+
+    /// As [`connect`](Session::connect), on an id that the application has created.
+    ///
+    /// # Errors
+    /// As [`Dial::start_on`], or an option was refused; the id is then destroyed.
+    pub fn connect_on<D: Device, P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
+        id: IdKey,
+        peer: SocketAddr,
+        options: &Options<'_>,
+    ) -> Result<Self, HandshakeError> {
+        let deadline = options.begin(drive, id)?;
+        let &Options { source, param, private_data, timeout, .. } = options;
+        let to = DialTo { source, param, private_data: PrivateData::copy_of(private_data), ..DialTo::new(peer) };
+        Ok(Session::new(id, Opening::Dial(Dial::start_on(drive, id, &to, deadline)?), timeout))
     }
 
     /// Accepts a request: as [`Incoming::accept`], with the QP that `attach` creates.
     ///
     /// # Errors
-    /// As [`Incoming::accept`]; the id is then destroyed.
+    /// As [`Incoming::accept`], or an option was refused; the id is then destroyed.
     pub fn accept<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
         drive: &mut Drive<D, P, O>,
         incoming: Incoming,
-        param: ConnParam,
-        private_data: &[u8],
-        limit: Duration,
+        options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
     ) -> Result<Self, HandshakeError> {
-        let (id, deadline) = (incoming.id(), drive.within(limit));
+        let id = incoming.id();
+        let deadline = options.begin(drive, id)?;
+        let &Options { param, private_data, timeout, .. } = options;
         let serve = incoming.accept(drive, param, private_data, deadline, |drive, id| attach_qp(drive, id, attach))?;
-        Ok(Session::new(id, Opening::Serve(serve), limit))
+        Ok(Session::new(id, Opening::Serve(serve), timeout))
     }
 
     /// Returns the id.
@@ -178,17 +197,21 @@ impl<Q> Session<Q> {
     }
 
     /// Synchronous mode: as [`handle`](Session::handle), with the event of a request that has ended. Call it after each
-    /// wait of the handshake.
+    /// wait of the handshake. `attach` is taken when it is called.
     ///
     /// # Errors
     /// As [`handle`](Session::handle).
     pub fn poll<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
         &mut self,
         drive: &mut Drive<D, P, O>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
+        attach: &mut Option<impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>>,
     ) -> Result<Option<&mut Connected<Q>>, HandshakeError> {
         let opened = match &mut self.opening {
-            Some(Opening::Dial(dial)) => dial.poll(drive, |drive, id| attach_qp(drive, id, attach)),
+            Some(Opening::Dial(dial)) => dial.poll(drive, |drive, id| match attach.take() {
+                Some(attach) => attach_qp(drive, id, attach),
+                // A handshake calls it once.
+                None => Err(Errno::EINVAL.into()),
+            }),
             Some(Opening::Serve(serve)) => serve.poll(drive),
             None => return Ok(None),
         };
@@ -242,8 +265,8 @@ impl<Q> Session<Q> {
         Ok(())
     }
 
-    /// Destroys the QP and the id at once. Does nothing once the session is over. What `attach` has returned stays with the
-    /// session. A peer learns of it only if this side has [disconnected](Session::disconnect) first.
+    /// Destroys the QP and the id at once, at any step. Does nothing once the session is over. What `attach` has returned stays
+    /// with the session. A connected peer is told once; a loss of that message is not repaired (`cm_destroy_id`).
     ///
     /// # Errors
     /// As [`Drive::destroy`].

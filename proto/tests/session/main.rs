@@ -4,14 +4,18 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
-use cmid_proto::handshake::{Connected, DialTo, HandshakeError, Incoming, Session};
-use cmid_proto::{Acks, ChannelKey, Drive, Errno, IdKey, Limits, Next, PortSpace, State, Time};
+use cmid_proto::handshake::{Connected, HandshakeError, Incoming, Options, Session};
+use cmid_proto::{Acks, ChannelKey, CmOption, Drive, Errno, IdKey, Limits, Next, PortSpace, State, Time};
 use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
 
 /// Longer than any step of these tests.
 const SOON: Duration = Duration::from_secs(20);
 
 type Attached = (QpParts<SimDevice>, Mr);
+
+fn within(timeout: Duration) -> Options<'static> {
+    Options { timeout, ..Options::default() }
+}
 
 /// A QP, memory of 64 bytes, and a receive of 8.
 fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Attached, CreateError> {
@@ -53,7 +57,7 @@ impl Side {
         while let Some(event) = drive.next_event(self.channel) {
             match Incoming::new(drive, event) {
                 Ok(incoming) => {
-                    let session = Session::accept(drive, incoming, Default::default(), b"", limit, attach);
+                    let session = Session::accept(drive, incoming, &within(limit), attach);
                     self.session = Some(session?);
                 }
                 Err(event) => {
@@ -131,7 +135,7 @@ impl World {
         let drive = &mut server.drive;
         drive.bind(server.id, address).unwrap();
         drive.listen(server.id, 1).unwrap();
-        client.session = Some(Session::connect(&mut client.drive, client.id, &DialTo::new(address), limit).unwrap());
+        client.session = Some(Session::connect_on(&mut client.drive, client.id, address, &within(limit)).unwrap());
         world.until(limit, |[client, server]| client.is_open() && server.is_open());
         world
     }
@@ -291,8 +295,8 @@ fn a_refused_connect_ends_the_session() {
     let fabric = Fabric::new(Config::default());
     let [mut client, _server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
     // Nobody listens.
-    let to = DialTo::new("10.0.0.2:7471".parse().unwrap());
-    client.session = Some(Session::connect(&mut client.drive, client.id, &to, SOON).unwrap());
+    let to = "10.0.0.2:7471".parse().unwrap();
+    client.session = Some(Session::connect_on(&mut client.drive, client.id, to, &within(SOON)).unwrap());
     let error = loop {
         if let Err(error) = client.turn(&fabric, SOON) {
             break error;
@@ -321,9 +325,79 @@ fn a_cancel_destroys_the_id_at_once_at_each_step() {
     }
     let fabric = Fabric::new(Config::default());
     let mut client = Side::new(&fabric, "10.0.0.1");
-    let to = DialTo::new("10.0.0.2:7471".parse().unwrap());
-    let mut session: Session<Attached> = Session::connect(&mut client.drive, client.id, &to, SOON).unwrap();
+    let to = "10.0.0.2:7471".parse().unwrap();
+    let mut session: Session<Attached> = Session::connect_on(&mut client.drive, client.id, to, &within(SOON)).unwrap();
     session.cancel(&mut client.drive).unwrap();
     assert!(session.is_over());
     assert_eq!(client.drive.core().state(client.id), None);
+}
+
+#[test]
+fn a_peer_learns_of_a_cancel() {
+    let mut world = World::connected(SOON);
+    let [client, _] = &mut world.sides;
+    client.session.as_mut().unwrap().cancel(&mut client.drive).unwrap();
+    world.until(SOON, |[_, server]| server.is_over());
+    let [client, server] = &mut world.sides;
+    assert_eq!((client.drive.core().state(client.id), results(&server.completions)), (None, vec![(1, false)]));
+}
+
+#[test]
+fn a_refused_option_destroys_the_id() {
+    let fabric = Fabric::new(Config::default());
+    let [mut client, mut server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+    let to = "10.0.0.2:7471".parse().unwrap();
+    server.drive.bind(server.id, to).unwrap();
+    server.drive.listen(server.id, 1).unwrap();
+    // 31 is the largest.
+    let refused = Options { settings: &[CmOption::AckTimeout(32)], ..Options::default() };
+    Session::<Attached>::connect(&mut client.drive, Some(client.channel), to, &refused).unwrap_err();
+    assert!(client.drive.core().ids().eq([client.id]));
+
+    let channel = Some(client.channel);
+    client.session = Some(Session::connect(&mut client.drive, channel, to, &Options::default()).unwrap());
+    let request = loop {
+        client.turn(&fabric, SOON).unwrap();
+        server.drive.set_now(fabric.now());
+        server.drive.readable_all();
+        let _next = server.drive.run(64);
+        match server.drive.next_event(server.channel) {
+            Some(event) => break Incoming::new(&mut server.drive, event).unwrap(),
+            None => advance(&fabric, &[&client, &server]),
+        }
+    };
+    // That of the request holds for both sides.
+    let refused = Options { settings: &[CmOption::Tos(1)], ..Options::default() };
+    Session::accept(&mut server.drive, request, &refused, attach).unwrap_err();
+    assert!(server.drive.core().ids().eq([server.id]));
+    let error = loop {
+        advance(&fabric, &[&client, &server]);
+        if let Err(error) = client.turn(&fabric, SOON) {
+            break error;
+        }
+    };
+    assert_eq!(error.errno(), Errno::ECONNREFUSED);
+}
+
+#[test]
+fn the_earlier_of_both_limits_ends_a_handshake() {
+    let soon = Duration::from_millis(300);
+    for (timeout, deadline) in [(soon, SOON), (SOON, soon)] {
+        let fabric = Fabric::new(Config::default());
+        let [mut client, server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+        server.host.set_link(false);
+        let options = Options { deadline: fabric.now().after(deadline), ..within(timeout) };
+        let (to, channel) = ("10.0.0.2:7471".parse().unwrap(), Some(client.channel));
+        let begun = fabric.now();
+        client.session = Some(Session::connect(&mut client.drive, channel, to, &options).unwrap());
+        let error = loop {
+            if let Err(error) = client.turn(&fabric, SOON) {
+                break error;
+            }
+            advance(&fabric, &[&client]);
+        };
+        assert_eq!(error.errno(), Errno::ETIMEDOUT, "{error}");
+        let took = fabric.now().since(begun);
+        assert!(took <= soon, "{took:?}");
+    }
 }

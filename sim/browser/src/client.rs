@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use cmid_proto::handshake::DialTo;
 use cmid_proto::redial::{Cause, Redial, RedialLimits, Todo};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, PortSpace, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, Time};
 use cmid_sim::{Node, Program, SimDevice, Turn, turn};
 
-use crate::link::{self, Connection, Failed, LIMIT, PARAM, PORT};
+use crate::link::{self, Connection, Failed, LIMIT, PORT};
 
 /// The time between two numbers.
 const PAUSE: Duration = Duration::from_millis(400);
@@ -90,9 +89,8 @@ impl Client {
             Some(channel) => channel,
             None => *self.channel.insert(self.drive.open_channel(Acks::OnDelivery).map_err(heals)?),
         };
-        let id = self.drive.create_id(Some(channel), PortSpace::Tcp).map_err(heals)?;
-        let to = DialTo { param: PARAM, ..DialTo::new(self.node.addr_of("server", PORT)) };
-        Connection::connect(&mut self.drive, id, &to, LIMIT).map_err(|error| Cause::of(&error))
+        let server = self.node.addr_of("server", PORT);
+        Connection::connect(&mut self.drive, Some(channel), server, &link::options()).map_err(|error| Cause::of(&error))
     }
 
     fn fail(&mut self, cause: Cause) {

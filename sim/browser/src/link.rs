@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::datapath::{Access, AckTimeout, Attaching, CreateError, PostError, QpAttrs, QpParts, SendWr};
-use cmid_proto::handshake::Session;
+use cmid_proto::handshake::{Options, Session};
 use cmid_proto::{ConnParam, Drive};
 use cmid_sim::{Mr, SimDevice};
 
@@ -14,19 +14,14 @@ pub(crate) const PORT: u16 = 7471;
 /// The time limit of a handshake, and of the end of a connection.
 pub(crate) const LIMIT: Duration = Duration::from_millis(400);
 
-/// A lost packet is repeated after this time, at most [`PARAM`]'s `retry_count` times.
+/// A lost packet is repeated after this time, at most `retry_count` times.
 const REPEATS: Duration = Duration::from_millis(20);
 
-/// The retries are few, so that a silent peer is noticed.
-pub(crate) const PARAM: ConnParam = ConnParam {
-    responder_resources: 1,
-    initiator_depth: 1,
-    flow_control: false,
-    retry_count: 4,
-    rnr_retry_count: 6,
-    srq: false,
-    qp_num: 0,
-};
+/// The options of both sides. The retries are few, so that a silent peer is noticed.
+pub(crate) fn options() -> Options<'static> {
+    let param = ConnParam { retry_count: 4, rnr_retry_count: 6, ..ConnParam::default() };
+    Options { param, timeout: LIMIT, ..Options::default() }
+}
 
 pub(crate) type Attached = (QpParts<SimDevice>, Mr);
 pub(crate) type Connection = Session<Attached>;

@@ -7,7 +7,7 @@ use cmid_proto::handshake::Incoming;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpace, Time};
 use cmid_sim::{Node, Program, SimDevice, Turn, turn};
 
-use crate::link::{self, Connection, LIMIT, PARAM, PORT};
+use crate::link::{self, Connection, PORT};
 
 /// The time between two moves.
 const MOVES: Duration = Duration::from_millis(1500);
@@ -61,7 +61,7 @@ impl Server {
         let event = match Incoming::new(&mut self.drive, event) {
             Ok(incoming) => {
                 // An error is that of a client which has gone.
-                self.connections.extend(Connection::accept(&mut self.drive, incoming, PARAM, &[], LIMIT, link::attach));
+                self.connections.extend(Connection::accept(&mut self.drive, incoming, &link::options(), link::attach));
                 return;
             }
             Err(event) => event,

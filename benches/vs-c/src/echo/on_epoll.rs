@@ -7,9 +7,9 @@ use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{
     Access, Attaching, Block, Caps, Completion, CreateError, Parts, Pool, QpParts, SendWr, WcStatus, prelude::*,
 };
-use cmid_proto::handshake::{DialTo, Incoming, Session};
+use cmid_proto::handshake::{Incoming, Options, Session};
 use cmid_proto::messages::{HEADER, Messages, MessagesConfig, Received};
-use cmid_proto::{Acks, ChannelKey, Errno, PortSpace, PrivateData, Time};
+use cmid_proto::{Acks, ChannelKey, Errno, PortSpace, Time};
 use cmid_verbs::Verbs;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
@@ -78,15 +78,15 @@ impl Echo {
         let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
         let drive = driver.drive();
         let channel = drive.open_channel(Acks::OnDelivery)?;
-        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        let hello = config.hello();
+        let options = Options { param: PARAM, private_data: &hello, timeout: LIMIT, ..Options::default() };
         let mut session = None;
         if arguments.server {
+            let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
             drive.bind(id, arguments.address)?;
             drive.listen(id, 0)?;
         } else {
-            let private_data = PrivateData::copy_of(&config.hello());
-            let to = DialTo { param: PARAM, private_data, ..DialTo::new(arguments.address) };
-            session = Some(Session::connect(drive, id, &to, LIMIT)?);
+            session = Some(Session::connect(drive, Some(channel), arguments.address, &options)?);
         }
         let mut messages = None;
         while messages.is_none() {
@@ -95,7 +95,7 @@ impl Echo {
             while let Some(event) = drive.next_event(channel) {
                 let event = match Incoming::new(drive, event) {
                     Ok(incoming) => {
-                        session = Some(Session::accept(drive, incoming, PARAM, &config.hello(), LIMIT, attach)?);
+                        session = Some(Session::accept(drive, incoming, &options, attach)?);
                         continue;
                     }
                     Err(event) => event,

@@ -8,8 +8,8 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use cmid_mio::proto::datapath::{Attaching, CompletionQueue as _};
-use cmid_mio::proto::handshake::{Incoming, Session};
-use cmid_mio::proto::{Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, IdKey, Limits, Next, PortSpace};
+use cmid_mio::proto::handshake::{Incoming, Options, Session};
+use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, PortSpace};
 use cmid_mio::sim::SimDevice;
 use cmid_mio::{Config, Mio};
 use cmid_nvme::wire::{CmReply, CmRequest};
@@ -128,7 +128,6 @@ impl Target {
         if let Some(connection) = session.attached() {
             let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
         }
-        let _ = session.disconnect(self.driver.drive());
         let _ = session.cancel(self.driver.drive());
     }
 
@@ -147,7 +146,8 @@ impl Target {
             };
             let reply = CmReply { receives: request.size }.encode();
             let attach = |device: &mut SimDevice, to: Attaching<'_>| Connection::attach(device, to, request);
-            let session = Session::accept(drive, incoming, ConnParam::default(), &reply, LIMIT, attach);
+            let options = Options { private_data: &reply, timeout: LIMIT, ..Options::default() };
+            let session = Session::accept(drive, incoming, &options, attach);
             self.sessions.extend(session.map(|session| (session.id(), session)));
             return;
         }

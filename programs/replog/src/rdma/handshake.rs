@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::handshake::{DialTo, HandshakeError, Incoming, ReleasedIncoming, Session};
+use cmid_mio::proto::handshake::{HandshakeError, Incoming, Options, ReleasedIncoming, Session};
 use cmid_mio::proto::redial::{Cause, Todo};
-use cmid_mio::proto::{ConnParam, Errno, Event, PortSpace, PrivateData};
+use cmid_mio::proto::{ConnParam, Errno, Event, PortSpace};
 
 use super::{Connection, Driver, LIMIT, Peer, RETRY, Rdma};
 use crate::links::VERSION;
@@ -15,17 +15,12 @@ use crate::protocol::ReplicaId;
 /// The beginning of the private data. The version and the number of the replica follow.
 const MAGIC: &[u8; 6] = b"replog";
 
-const PARAM: ConnParam = ConnParam {
-    responder_resources: 1,
-    initiator_depth: 1,
-    flow_control: false,
-    // With 7, soft-RoCE retries forever (hazard P48), and a connection with a peer without power would never end.
-    retry_count: 6,
-    // No limit, because a busy peer posts its receives later.
-    rnr_retry_count: 7,
-    srq: false,
-    qp_num: 0,
-};
+/// The options of both sides. "Receiver not ready" is repeated without limit, because a busy peer posts its receives later.
+fn options(hello: &[u8]) -> Options<'_> {
+    // With 7 retries, soft-RoCE retries forever (hazard P48), and a connection with a peer without power would never end.
+    let param = ConnParam { responder_resources: 1, initiator_depth: 1, retry_count: 6, ..ConnParam::default() };
+    Options { param, private_data: hello, timeout: LIMIT, ..Options::default() }
+}
 
 fn hello(id: ReplicaId) -> [u8; 8] {
     let mut hello = [0; 8];
@@ -87,15 +82,9 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         let peer = &mut self.peers[number];
         match todo {
             Todo::Dial { deadline } => {
-                let private_data = PrivateData::copy_of(&hello(self.id));
-                let to = DialTo { param: PARAM, private_data, ..DialTo::new(peer.addr) };
-                let drive = self.driver.drive();
-                let limit = deadline.since(drive.within(Duration::ZERO));
-                let begun = match drive.create_id(Some(self.channel), PortSpace::Tcp) {
-                    Ok(id) => Session::connect(drive, id, &to, limit),
-                    Err(error) => Err(error.into()),
-                };
-                match begun {
+                let hello = hello(self.id);
+                let options = Options { deadline, ..options(&hello) };
+                match Session::connect(self.driver.drive(), Some(self.channel), peer.addr, &options) {
                     Ok(session) => peer.opening = Some(session),
                     Err(error) => return self.not_connected(number, &error),
                 }
@@ -167,7 +156,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         // A second request shows that the peer has started again.
         self.cancel(peer);
         let (hello, attach) = (hello(self.id), Connection::with(self.memory));
-        let accepted = Session::accept(self.driver.drive(), incoming, PARAM, &hello, LIMIT, attach);
+        let accepted = Session::accept(self.driver.drive(), incoming, &options(&hello), attach);
         self.peers[peer].opening = accepted.ok();
     }
 

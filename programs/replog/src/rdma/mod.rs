@@ -217,8 +217,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             self.driver.unwatch(&connection.cq);
         }
         let drive = self.driver.drive();
-        // The connection may have ended already.
-        let _ = session.disconnect(drive);
+        // An id that cannot be destroyed is in state `Failed`.
         let _ = session.cancel(drive);
         drop(session);
         let now = drive.within(Duration::ZERO);
