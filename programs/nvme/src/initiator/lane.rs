@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd as _;
-use std::time::Duration;
 
 use cmid_mio::Tokens;
 use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath};
-use cmid_mio::proto::handshake::Dial;
+use cmid_mio::proto::handshake::Session;
 use cmid_mio::proto::{Drive, Error, IdKey, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -17,15 +16,13 @@ use super::reactor::Command;
 use super::request::TagOf;
 use crate::wire::CmRequest;
 
-/// The time limit of a disconnect.
-const DISCONNECT: Duration = Duration::from_secs(2);
-
 pub(super) struct Lane<D: DataPath> {
     pub(super) qid: u16,
     pub(super) token: Token,
-    /// A connection under way.
-    pub(super) dial: Option<(Dial<Link<D>>, CmRequest)>,
-    pub(super) link: Option<(IdKey, Link<D>)>,
+    /// A connection, from its connect on.
+    pub(super) session: Option<Session<Link<D>>>,
+    /// What the target was asked for, until it has answered.
+    pub(super) asked: Option<CmRequest>,
     /// What waits for room, with deadlines: the controller may tell late how far it has read the ring.
     pub(super) waiting: VecDeque<(TagOf<D>, Time)>,
     /// If a reactor has the connection instead: how many commands it takes.
@@ -36,31 +33,34 @@ pub(super) struct Lane<D: DataPath> {
 
 impl<D: DataPath> Lane<D> {
     pub(super) fn new(qid: u16, token: Token) -> Self {
-        Lane { qid, token, dial: None, link: None, waiting: VecDeque::new(), away: None, is_readable: false }
+        Lane { qid, token, session: None, asked: None, waiting: VecDeque::new(), away: None, is_readable: false }
     }
 
     /// Whether an event of this id is for this lane.
     pub(super) fn has(&self, id: IdKey) -> bool {
-        self.dial.as_ref().is_some_and(|(dial, _)| dial.id() == id)
-            || self.link.as_ref().is_some_and(|(it, _)| *it == id)
+        self.session.as_ref().is_some_and(|session| session.id() == id)
+    }
+
+    /// Returns the connection that is established.
+    pub(super) fn link(&mut self) -> Option<&mut Link<D>> {
+        self.session.as_mut()?.attached()
     }
 
     /// Returns how many commands can be sent.
-    pub(super) fn room(&self) -> usize {
-        let queue = self.link.as_ref().map(|(_, link)| &link.queue).filter(|queue| queue.has_room());
-        self.away.unwrap_or_else(|| {
-            queue.map_or(0, |queue| (queue.slots() - queue.outstanding()).saturating_sub(self.waiting.len()))
-        })
+    pub(super) fn room(&mut self) -> usize {
+        let (away, waiting) = (self.away, self.waiting.len());
+        let queue = self.link().map(|link| &link.queue).filter(|queue| queue.has_room());
+        away.unwrap_or_else(|| queue.map_or(0, |queue| (queue.slots() - queue.outstanding()).saturating_sub(waiting)))
     }
 
-    /// Takes an established connection.
-    pub(super) fn set(&mut self, id: IdKey, link: Link<D>, registry: &Registry) -> std::io::Result<()> {
-        let fds = [&link.sends, &link.receives].map(|cq| cq.fd().as_raw_fd());
-        // It is ended by `end`, also if it is not watched.
-        self.link = Some((id, link));
-        // Completions may have come before the descriptor is watched.
+    /// Watches the CQs of a connection that is established.
+    pub(super) fn watch(&mut self, registry: &Registry) -> std::io::Result<()> {
+        let token = self.token;
+        // Completions may have come before the descriptors are watched.
         self.is_readable = true;
-        fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), self.token, Interest::READABLE))
+        let Some(link) = self.link() else { return Ok(()) };
+        let fds = [&link.sends, &link.receives].map(|cq| cq.fd().as_raw_fd());
+        fds.iter().try_for_each(|fd| registry.register(&mut SourceFd(fd), token, Interest::READABLE))
     }
 
     /// Releases the connection: what to give a reactor. Nothing is outstanding on it. With an error the connection is here.
@@ -69,21 +69,22 @@ impl<D: DataPath> Lane<D> {
         drive: &mut Drive<D, Tokens>,
         registry: &Registry,
     ) -> Result<Option<Command<D>>, Error> {
-        let Some((id, _)) = self.link else { return Ok(None) };
+        let Some(id) = self.session.as_ref().filter(|it| it.is_open()).map(Session::id) else { return Ok(None) };
         // Its events are acked when they are delivered, so it is done at once.
         let _done = drive.migrate(id, None, Time::NEVER)?;
         let id = drive.release(id)?;
-        let Some((_, link)) = self.link.take() else { return Ok(None) };
-        unwatch(&link, registry);
+        let Some(connected) = self.session.take().and_then(Session::into_connected) else { return Ok(None) };
+        unwatch(&connected.attached, registry);
         self.is_readable = false;
-        self.away = Some(link.queue.slots());
-        Ok(Some(Command::Serve { qid: self.qid, id, link: Box::new(link) }))
+        self.away = Some(connected.attached.queue.slots());
+        Ok(Some(Command::Serve { qid: self.qid, id, connected: Box::new(connected) }))
     }
 
     /// Takes completions, if there may be some, and sends what waits. What has ended before an error is in `over`.
     pub(super) fn serve(&mut self, over: &mut Vec<Over<D::Piece>>) -> Result<(), Loss> {
-        if let (true, Some((_, link))) = (std::mem::take(&mut self.is_readable), &mut self.link) {
-            self.is_readable = link.poll(over).map_err(|error| Loss::Link { qid: self.qid, error })?;
+        let qid = self.qid;
+        if let (true, Some(link)) = (std::mem::take(&mut self.is_readable), self.link()) {
+            self.is_readable = link.poll(over).map_err(|error| Loss::Link { qid, error })?;
         }
         self.send_waiting()
     }
@@ -95,7 +96,7 @@ impl<D: DataPath> Lane<D> {
     }
 
     fn send_waiting(&mut self) -> Result<(), Loss> {
-        let (qid, Some((_, link))) = (self.qid, &mut self.link) else { return Ok(()) };
+        let (qid, Some(link)) = (self.qid, self.session.as_mut().and_then(Session::attached)) else { return Ok(()) };
         while let Some((tag, deadline)) = self.waiting.pop_front() {
             let Some(Unsent { tag, error }) = link.send(tag, deadline) else { continue };
             self.waiting.push_front((tag, deadline));
@@ -107,20 +108,15 @@ impl<D: DataPath> Lane<D> {
     /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
     pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<TagOf<D>> {
         self.is_readable = false;
-        if let Some((dial, _)) = self.dial.take() {
-            // The id may be gone already.
-            let _ = dial.cancel(drive);
-        }
+        self.asked = None;
         let mut tags: Vec<_> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
-        let Some((id, mut link)) = self.link.take() else { return tags };
-        unwatch(&link, registry);
-        tags.extend(link.queue.drain());
-        // The connection may have ended already.
-        let deadline = drive.within(DISCONNECT);
-        let _ = drive.disconnect(id, deadline);
-        let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
-        drop(link);
-        let _ = drive.destroy(id, Time::NEVER);
+        let Some(mut session) = self.session.take() else { return tags };
+        if let Some(link) = session.attached() {
+            unwatch(link, registry);
+            tags.extend(link.queue.drain());
+        }
+        // The id may be gone already.
+        let _ = session.cancel(drive);
         tags
     }
 }

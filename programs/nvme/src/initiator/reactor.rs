@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::drive::ReleasedId;
+use cmid_mio::proto::handshake::{Connected, Session};
 use cmid_mio::proto::{Acks, ChannelKey, Limits, Next, Time};
 use cmid_mio::{Config, Mio, Waker};
 use mio::{Events, Poll, Token};
@@ -30,7 +31,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// What a reactor is to do, in this order.
 pub(super) enum Command<D: DataPath> {
     /// Serve a queue, on which nothing is outstanding.
-    Serve { qid: u16, id: ReleasedId<D::Handle>, link: Box<Link<D>> },
+    Serve { qid: u16, id: ReleasedId<D::Handle>, connected: Box<Connected<Link<D>>> },
     /// Send a command on a queue, by this deadline.
     Send { qid: u16, tag: TagOf<D>, deadline: Time },
     /// End all queues, and answer with [`News::Ended`].
@@ -195,7 +196,7 @@ impl<D: DataPath> Serving<D> {
     fn take_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Serve { qid, id, link }) => self.serve(qid, id, *link),
+                Ok(Command::Serve { qid, id, connected }) => self.serve(qid, id, *connected),
                 Ok(Command::Send { qid, tag, deadline }) => {
                     // There is one: it was served before.
                     if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.qid == qid) {
@@ -214,20 +215,25 @@ impl<D: DataPath> Serving<D> {
         }
     }
 
-    fn serve(&mut self, qid: u16, id: ReleasedId<D::Handle>, link: Link<D>) {
+    fn serve(&mut self, qid: u16, id: ReleasedId<D::Handle>, connected: Connected<Link<D>>) {
         let mut lane = Lane::new(qid, Token(qid.into()));
         let drive = self.driver.drive();
         let moved = drive.adopt(id).map_err(|refused| refused.error).and_then(|id| {
-            // A lane with an id ends it, whatever comes.
-            let watched = lane.set(id, link, self.poll.registry());
-            drive.migrate(id, Some(self.channel), Time::NEVER).map(|_done| watched)
+            let moved = drive.migrate(id, Some(self.channel), Time::NEVER).inspect_err(|_| {
+                // Reports the error of the migration and not that of the destroy.
+                let _ = drive.destroy(id, Time::NEVER);
+            });
+            moved.and_then(|_done| Session::resume(drive, Connected { id, ..connected }, self.limit))
+        });
+        let served = moved.map_err(|error| Loss::Moved { qid, error }).and_then(|session| {
+            // The lane ends it, also if it is not watched.
+            lane.session = Some(session);
+            Ok(lane.watch(self.poll.registry())?)
         });
         self.lanes.push(lane);
         self.look = Time::ZERO;
-        match moved {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.lose(error.into()),
-            Err(error) => self.lose(Loss::Moved { qid, error }),
+        if let Err(loss) = served {
+            self.lose(loss);
         }
     }
 
@@ -264,7 +270,7 @@ impl<D: DataPath> Serving<D> {
         for at in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(at) else { return };
             let (qid, served) = (lane.qid, lane.serve(&mut self.over));
-            let is_late = looks && lane.link.as_ref().is_some_and(|(_, link)| link.queue.overdue(now).is_some());
+            let is_late = looks && lane.link().is_some_and(|link| link.queue.overdue(now).is_some());
             // What has ended before an error has ended.
             self.tell_over(qid);
             match served {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::handshake::{Dial, DialTo};
+use cmid_mio::proto::handshake::{Options, Session};
 use cmid_mio::proto::redial::Todo as RedialTodo;
-use cmid_mio::proto::{Event, Next, PrivateData, Time};
+use cmid_mio::proto::{ConnParam, Event, Next, Time};
 use mio::Token;
 
 use super::buffer::Buffer;
@@ -13,7 +13,7 @@ use super::lane::Lane;
 use super::link::{Link, Over, Shape};
 use super::reactor::Reactor;
 use super::request::{Request, Tag, TagOf};
-use super::{BufferOf, Ended, Failure, Happened, Initiator, Loss, RETRIES};
+use super::{BRING_UP, BufferOf, Ended, Failure, Happened, Initiator, Loss, RETRIES};
 use crate::controller::{ADMIN_SIZE, Controller, Todo};
 use crate::wire::{
     AsyncEvent, CmReply, CmRequest, Command, ConnectData, LogPage, Transfer, async_event, get_log_page, keep_alive,
@@ -111,11 +111,8 @@ impl<D: DataPath> Initiator<D> {
     }
 
     fn look_at_deadlines(&mut self, now: Time) {
-        let late = |lane: &Lane<D>| {
-            let (_, link) = lane.link.as_ref()?;
-            Some((lane.qid, matches!(link.queue.overdue(now)?, Tag::KeepAlive(_))))
-        };
-        match self.lanes.iter().find_map(late) {
+        let late = |lane: &mut Lane<D>| Some((lane.qid, matches!(lane.link()?.queue.overdue(now)?, Tag::KeepAlive(_))));
+        match self.lanes.iter_mut().find_map(late) {
             Some((_, true)) => self.lose(Loss::KeepAlive(self.options.settings.keep_alive)),
             Some((qid, false)) => self.lose(Loss::Unanswered { qid, limit: self.options.timeout }),
             None => {}
@@ -158,24 +155,26 @@ impl<D: DataPath> Initiator<D> {
     /// Makes the blocks of [`Initiator::buffer`]. Without memory for them, the data is copied.
     fn make_blocks(&mut self) {
         let (count, len) = (self.options.buffers, self.transfer_max());
-        let lends = self.lanes.iter().any(|lane| lane.link.as_ref().is_some_and(|(_, link)| link.lends()));
+        let lends = self.lanes.iter_mut().any(|lane| lane.link().is_some_and(|link| link.lends()));
         if let Some(Err(error)) = self.memory.as_mut().map(|memory| memory.make_blocks(count, len, lends)) {
             self.tell(Happened::NoBlocks(error));
         }
     }
 
     fn dial(&mut self, request: CmRequest) {
-        let mut to = DialTo::new(self.options.addr);
-        to.private_data = PrivateData::copy_of(&request.encode());
-        to.param.retry_count = RETRY_COUNT;
-        let (channel, qid) = (self.channel, request.qid);
-        let drive = self.driver.drive();
-        let deadline = self.redial.timeout().unwrap_or_else(|| drive.within(self.options.timeout));
-        match (Dial::start(drive, Some(channel), &to, deadline), self.lanes.get_mut(usize::from(qid))) {
-            (Ok(dial), Some(lane)) => lane.dial = Some((dial, request)),
-            // The controller grants no more queues than were asked for, and so many lanes there are.
-            (Ok(_), None) => {}
-            (Err(error), _) => self.lose(Loss::of_handshake(qid, error)),
+        let (addr, qid) = (self.options.addr, request.qid);
+        let options = Options {
+            param: ConnParam { retry_count: RETRY_COUNT, ..ConnParam::default() },
+            private_data: &request.encode(),
+            timeout: BRING_UP + self.options.timeout,
+            deadline: self.redial.timeout().unwrap_or(Time::NEVER),
+            ..Options::default()
+        };
+        // The controller grants no more queues than were asked for, and so many lanes there are.
+        let Some(lane) = self.lanes.get_mut(usize::from(qid)) else { return };
+        match Session::connect(self.driver.drive(), Some(self.channel), addr, &options) {
+            Ok(session) => (lane.session, lane.asked) = (Some(session), Some(request)),
+            Err(error) => self.lose(Loss::of_handshake(qid, error)),
         }
     }
 
@@ -197,7 +196,7 @@ impl<D: DataPath> Initiator<D> {
         let Some(at) = self.lanes.iter().position(|lane| lane.has(event.id)) else { return };
         let Some(lane) = self.lanes.get_mut(at) else { return };
         let qid = lane.qid;
-        let Some((mut dial, request)) = lane.dial.take() else {
+        let Some(request) = lane.asked else {
             if let Some(loss) = Loss::of_event(qid, &event) {
                 self.lose(loss);
             }
@@ -205,24 +204,19 @@ impl<D: DataPath> Initiator<D> {
         };
         let shape = self.shape(request);
         let (drive, memory) = (self.driver.drive(), &mut self.memory);
-        let handled = dial.handle(drive, event, |drive, id| {
-            drive.attach_qp(id, |device, to| Link::<D>::attach(device, to, shape, memory))
-        });
         let Some(lane) = self.lanes.get_mut(at) else { return };
-        let connected = match handled {
-            Ok(None) => {
-                lane.dial = Some((dial, request));
-                return;
-            }
+        let Some(session) = &mut lane.session else { return };
+        let connected = match session.handle(drive, event, |device, to| Link::attach(device, to, shape, memory)) {
+            Ok(None) => return,
             Ok(Some(connected)) => connected,
             Err(error) => return self.lose(Loss::of_handshake(qid, error)),
         };
         let reply = CmReply::decode(&connected.private_data);
-        let mut link = connected.attached;
         if let Ok(reply) = reply {
-            link.limit(Controller::size(request, reply));
+            connected.attached.limit(Controller::size(request, reply));
         }
-        if let Err(error) = lane.set(connected.id, link, &self.registry) {
+        lane.asked = None;
+        if let Err(error) = lane.watch(&self.registry) {
             return self.lose(error.into());
         }
         match (reply, &mut self.controller) {
@@ -305,7 +299,7 @@ impl<D: DataPath> Initiator<D> {
             return;
         }
         let deadline = now.after(self.options.timeout);
-        while self.lanes.first().is_some_and(|lane| lane.room() > KEPT) {
+        while self.lanes.first_mut().is_some_and(|lane| lane.room() > KEPT) {
             let Some(request) = self.waiting_admin.pop_front() else { break };
             if !self.try_send(0, request, deadline) {
                 return;
@@ -322,7 +316,7 @@ impl<D: DataPath> Initiator<D> {
             let from = self.next_lane;
             let lane = (0..queues)
                 .map(|step| 1 + (from + step) % queues)
-                .find(|&at| self.lanes.get(at).is_some_and(|lane| lane.room() > 0));
+                .find(|&at| self.lanes.get_mut(at).is_some_and(|lane| lane.room() > 0));
             let Some(at) = lane else {
                 self.waiting.push_front(request);
                 return;
