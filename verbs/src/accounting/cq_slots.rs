@@ -74,6 +74,8 @@ pub(super) struct SrqEntry {
     pub(super) slots: Arc<SrqSlots>,
     /// The number of QPs, including destroyed ones that may have left completions.
     qps: u32,
+    /// The numbers of the destroyed ones.
+    left: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -86,8 +88,8 @@ pub(super) struct Entry {
 /// A queue whose QP is destroyed, and that may have left completions in the CQ.
 pub(super) enum Gone {
     Queue(GoneQueue),
-    /// It used this SRQ.
-    Srq(Arc<SrqTable>),
+    /// It used this SRQ; with its number.
+    Srq(Arc<SrqTable>, u32),
 }
 
 /// A work queue of a destroyed QP.
@@ -186,7 +188,7 @@ impl CqSlots {
             return Ok(());
         }
         state.room.reserve(slots.capacity()).map_err(|_| Errno::EOVERFLOW)?;
-        state.srqs.push(SrqEntry { slots: Arc::clone(slots), qps: 1 });
+        state.srqs.push(SrqEntry { slots: Arc::clone(slots), qps: 1, left: Vec::new() });
         state.srqs_changed = true;
         self.version.fetch_add(1, Ordering::Release);
         Ok(())
@@ -197,10 +199,28 @@ impl CqSlots {
         self.state.lock().srqs.iter().any(|entry| Arc::ptr_eq(&entry.slots, table.slots()))
     }
 
-    /// Records that a QP with an SRQ is destroyed. Called once for each [`attach_srq`](CqSlots::attach_srq).
-    pub(crate) fn leave_srq(&self, table: Arc<SrqTable>) {
+    /// Whether a destroyed QP with this SRQ and this number may have left completions.
+    pub(crate) fn has_left(&self, table: &SrqTable, qp_num: u32) -> bool {
+        self.state
+            .lock()
+            .srqs
+            .iter()
+            .any(|entry| Arc::ptr_eq(&entry.slots, table.slots()) && entry.left.contains(&qp_num))
+    }
+
+    /// Called before the destruction of a QP with an SRQ: another one may have its number after that.
+    pub(crate) fn leaves(&self, table: &SrqTable, qp_num: u32) {
+        let mut state = self.state.lock();
+        if let Some(entry) = state.srqs.iter_mut().find(|entry| Arc::ptr_eq(&entry.slots, table.slots())) {
+            entry.left.push(qp_num);
+        }
+    }
+
+    /// Records that a QP with an SRQ is destroyed, which had this number. Called once for each
+    /// [`attach_srq`](CqSlots::attach_srq).
+    pub(crate) fn leave_srq(&self, table: Arc<SrqTable>, qp_num: u32) {
         let is_idle = table.slots().unpolled() == 0;
-        self.add_gone(self.state.lock(), Gone::Srq(table), is_idle);
+        self.add_gone(self.state.lock(), Gone::Srq(table, qp_num), is_idle);
     }
 
     fn add_gone(&self, mut state: MutexGuard<'_, State>, gone: Gone, is_idle: bool) {
@@ -241,7 +261,7 @@ impl Gone {
                 }
             }
             // The last one ends the pins of the SRQ, if the SRQ is destroyed.
-            Gone::Srq(table) => drop(table),
+            Gone::Srq(table, _) => drop(table),
         }
     }
 }
@@ -259,14 +279,17 @@ impl State {
                 self.free.push((gone.queue_id & INDEX) as usize);
                 self.cancel(gone.capacity);
             }
-            Gone::Srq(table) => self.release_srq(table.slots()),
+            Gone::Srq(table, qp_num) => self.release_srq(table.slots(), *qp_num),
         }
     }
 
-    fn release_srq(&mut self, slots: &Arc<SrqSlots>) {
+    fn release_srq(&mut self, slots: &Arc<SrqSlots>, qp_num: u32) {
         let Some(at) = self.srqs.iter().position(|entry| Arc::ptr_eq(&entry.slots, slots)) else { return };
         let Some(entry) = self.srqs.get_mut(at) else { return };
         entry.qps = entry.qps.saturating_sub(1);
+        if let Some(at) = entry.left.iter().position(|left| *left == qp_num) {
+            entry.left.swap_remove(at);
+        }
         if entry.qps == 0 {
             self.srqs.swap_remove(at);
             self.room.release(slots.capacity());

@@ -257,11 +257,11 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     }
     assert_eq!((cq_slots.room().reserved(), cq_slots.attach_srq(&srq().0)), (4, Err(Errno::EOVERFLOW)));
     // Nothing is in flight, so the QP has left no completions.
-    cq_slots.leave_srq(Arc::clone(&table));
+    cq_slots.leave_srq(Arc::clone(&table), 17);
     assert_eq!(Arc::strong_count(&table), 1);
     let left = receive(&mut cursor, 1);
-    cq_slots.leave_srq(Arc::clone(&table));
-    cq_slots.leave_srq(Arc::clone(&table));
+    cq_slots.leave_srq(Arc::clone(&table), 17);
+    cq_slots.leave_srq(Arc::clone(&table), 17);
     // The SRQ is destroyed, and the memory of its receive is still pinned.
     let (alive, slots) = (Arc::downgrade(&table), Arc::clone(table.slots()));
     drop(table);
@@ -273,6 +273,28 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     assert_eq!((cq_slots.room().reserved(), alive.strong_count(), slots.unpolled()), (0, 0, 0));
 }
 
+/// A receive that one of them has left may be taken for one of the other.
+#[test]
+fn the_number_of_a_destroyed_qp_with_an_srq_is_known_until_it_has_left_nothing() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
+    let ((table, mut cursor), other) = (srq(), srq().0);
+    for table in [&table, &table, &table, &other] {
+        cq_slots.attach_srq(table).expect("room");
+    }
+    receive(&mut cursor, 1);
+    let has_left = || [17, 18].map(|qp_num| [&table, &other].map(|table| cq_slots.has_left(table, qp_num)));
+    for qp_num in [17, 18] {
+        cq_slots.leaves(&table, qp_num);
+    }
+    assert_eq!(has_left(), [[true, false]; 2], "before the destruction");
+    cq_slots.leave_srq(Arc::clone(&table), 17);
+    for (is_over, of_first) in [(false, true), (true, false)] {
+        slot_cache.look(&cq_slots);
+        assert_eq!(slot_cache.refresh(&cq_slots), is_over);
+        assert_eq!(has_left(), [[of_first, false], [true, false]]);
+    }
+}
+
 #[test]
 fn a_cq_whose_handle_is_dropped_keeps_no_srq() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
@@ -281,9 +303,9 @@ fn a_cq_whose_handle_is_dropped_keeps_no_srq() {
     for _ in 0..2 {
         cq_slots.attach_srq(&table).expect("room");
     }
-    cq_slots.leave_srq(Arc::clone(&table));
+    cq_slots.leave_srq(Arc::clone(&table), 17);
     slot_cache.close(&cq_slots);
-    cq_slots.leave_srq(Arc::clone(&table));
+    cq_slots.leave_srq(Arc::clone(&table), 17);
     assert_eq!((Arc::strong_count(&table), cq_slots.room().reserved()), (1, 0));
 }
 

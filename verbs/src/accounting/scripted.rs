@@ -279,7 +279,7 @@ impl Drop for Qp {
             }
         } else {
             self.queues.close(&self.pd.0, self.owned.take());
-            srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table));
+            srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table, 0));
         }
         self.pd.0.released();
     }

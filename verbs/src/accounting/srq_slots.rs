@@ -100,6 +100,11 @@ impl SrqSlots {
         self.srq_id
     }
 
+    /// The upper half of its tokens.
+    pub(crate) fn queue(&self) -> u32 {
+        u32::from(self.srq_id) << 16 | SRQ_INDEX
+    }
+
     pub(crate) fn capacity(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -192,8 +197,7 @@ pub(crate) struct SrqCursor {
 impl SrqCursor {
     /// Creates the only cursor of these slots, which are all free.
     pub(crate) fn new(slots: &Arc<SrqSlots>) -> Self {
-        let srq_id = u64::from(u32::from(slots.srq_id) << 16 | SRQ_INDEX) << 32;
-        SrqCursor { slots: Arc::clone(slots), free: 0, srq_id }
+        SrqCursor { slots: Arc::clone(slots), free: 0, srq_id: u64::from(slots.queue()) << 32 }
     }
 
     /// Stores a receive with the keys of its ranges, at most `max_sge`. From now on it is in flight. Returns the token

@@ -91,6 +91,11 @@ impl<C: Provider> WorkQueues<C> {
         Unpolled { sends: of(&self.send), receives: of(&self.recv) }
     }
 
+    /// The upper half of the tokens of its receives; `None` without a ring.
+    pub(crate) fn recv_queue(&self) -> Option<u32> {
+        self.recv.get().map(|ring| ring.queue_id)
+    }
+
     /// Whether the request of the send queue of this number, which was posted, is in flight.
     pub(crate) fn has_send_in_flight(&self, number: u32) -> bool {
         self.send.get().is_some_and(|ring| ring.wr_ring.is_in_flight(number))

@@ -127,6 +127,8 @@ impl QpInner {
         // SAFETY: the QP was just created on this context, with the operations of its kind, by the extended call, and
         // is alive.
         let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams) }).flatten();
+        // SAFETY: the QP was just created, and is alive.
+        let srq = srq.map(|srq| srq.of(unsafe { raw.as_ref() }.qp_num));
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
         Ok(Arc::new(QpInner {

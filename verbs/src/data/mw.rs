@@ -236,7 +236,7 @@ impl Qp {
         };
         let rkey = next_key(window.rkey());
         let token = self.file_send(wr_id, &[part.lkey], Kind::of(WcOpcode::BIND_MW))?;
-        self.inner.add_window(token);
+        self.add_window(token);
         let qp_num = self.inner.qp_num();
         self.inner.pd.inner().bindings().bind(number, Bind { qp_num, lkey: part.lkey, rkey, access });
         // Window and registration are borrowed. They are of the same PD, and so of the same device.

@@ -20,6 +20,7 @@ use crate::data::pd::PdUse;
 use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
 use crate::data::staging::{Staging, Stopped};
+use crate::data::window_qps::QpTokens;
 use crate::data::wr_api::{PostCalls, WrApi};
 use crate::errno;
 use crate::ffi::{
@@ -191,6 +192,15 @@ impl Qp {
         }
     }
 
+    /// Prepares for the bind of a window. `token` is that of the bind.
+    pub(super) fn add_window(&mut self, token: u64) {
+        if !self.inner.has_windows.swap(true, Ordering::Relaxed) {
+            // So that its receives have tokens.
+            self.open_recv();
+            self.inner.add_window(token);
+        }
+    }
+
     /// Returns the reason why a request of the send queue was not filed.
     #[cold]
     pub(super) fn send_refusal(&self) -> PostReason {
@@ -273,15 +283,14 @@ impl QpInner {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    /// Prepares for the bind of a window: the PD gets to know the completions of the QP from now on. `token` is one of its
-    /// sends.
-    pub(super) fn add_window(&self, token: u64) {
-        if self.has_windows.swap(true, Ordering::Relaxed) {
-            return;
-        }
+    /// Prepares for the first bind of a window: the PD gets to know the completions of the QP from now on. `token` is one of
+    /// its sends.
+    fn add_window(&self, token: u64) {
         let (pd, qp_num) = (self.pd.inner(), self.qp_num());
+        let receives = self.srq.as_ref().map_or_else(|| self.queues.recv_queue(), SrqUse::tokens);
+        let tokens = QpTokens { qp_num, sends: (token >> 32) as u32, receives };
         pd.bindings().reuse(qp_num);
-        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, (token >> 32) as u32, pd));
+        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(tokens, pd));
     }
 
     /// Whether the request of its send queue of this number, which was posted, may still be executed.
@@ -372,6 +381,7 @@ impl Drop for QpInner {
         if *self.has_windows.get_mut() {
             self.end_windows();
         }
+        self.srq.iter().for_each(SrqUse::leaves);
         // SAFETY: made by `QpInner::create` and destroyed only here. No id points at it: an `Id` with a QP holds it,
         // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call
         // waits at most until another thread has acked an asynchronous event. If the kernel refuses, the QP is leaked,

@@ -58,6 +58,8 @@ pub(crate) struct SrqInner {
 pub(crate) struct SrqUse {
     srq: Arc<SrqInner>,
     cq: Arc<CqInner>,
+    /// The number of the QP; 0 before it is created.
+    qp_num: u32,
 }
 
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query an SRQ at a time. An SRQ is tied to
@@ -326,11 +328,30 @@ impl SrqUse {
             return Err(Errno::EINVAL);
         }
         cq.cq_slots().attach_srq(&srq.inner.table)?;
-        Ok(SrqUse { srq: Arc::clone(&srq.inner), cq: Arc::clone(cq) })
+        Ok(SrqUse { srq: Arc::clone(&srq.inner), cq: Arc::clone(cq), qp_num: 0 })
     }
 
     pub(crate) fn srq(&self) -> &SrqInner {
         &self.srq
+    }
+
+    /// Notes the number of the QP.
+    pub(crate) fn of(self, qp_num: u32) -> Self {
+        let mut this = self;
+        this.qp_num = qp_num;
+        this
+    }
+
+    /// The upper half of the tokens of the receives of the QP; `None` if receives of a destroyed one with its number may be
+    /// left.
+    pub(super) fn tokens(&self) -> Option<u32> {
+        let table = &self.srq.table;
+        (!self.cq.cq_slots().has_left(table, self.qp_num)).then(|| table.slots().queue())
+    }
+
+    /// Called before the destruction of the QP.
+    pub(super) fn leaves(&self) {
+        self.cq.cq_slots().leaves(&self.srq.table, self.qp_num);
     }
 
     /// Called for a leaked QP, which could not be destroyed. Leaks its SRQ too, with the memory of the receives in
@@ -358,7 +379,7 @@ impl Drop for SrqUse {
         if self.srq.pd.inner().is_inherited() {
             return;
         }
-        self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table));
+        self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table), self.qp_num);
     }
 }
 

@@ -20,35 +20,43 @@ pub(super) struct WindowQps {
 }
 
 struct WindowQp {
-    qp_num: u32,
-    /// The id of its queue of sends at the CQ, which tokens have.
-    send_queue: u32,
+    tokens: QpTokens,
     pd: Weak<PdInner>,
 }
 
-impl WindowQp {
-    /// Whether a completion is of this QP. One that a destroyed QP has left may have the number of a later one; those of
-    /// sends are told apart by their tokens.
+/// What tells the completions of a QP from those that a destroyed QP with its number has left.
+#[derive(Clone, Copy)]
+pub(super) struct QpTokens {
+    pub(super) qp_num: u32,
+    /// The upper half of the tokens of its sends.
+    pub(super) sends: u32,
+    /// The same of its receives, or of those of its SRQ. `None` for an SRQ from which a destroyed QP with this number may
+    /// have left receives: which of the two a receive is of is not known, so none of them ends a binding.
+    pub(super) receives: Option<u32>,
+}
+
+impl QpTokens {
+    /// Whether a completion is of this QP.
     fn has(&self, completion: &Completion) -> bool {
-        let is_send = !completion.opcode.is_recv();
-        self.qp_num == completion.qp_num && (!is_send || (completion.wr_id >> 32) as u32 == self.send_queue)
+        let queue = if completion.opcode.is_recv() { self.receives } else { Some(self.sends) };
+        self.qp_num == completion.qp_num && queue == Some((completion.wr_id >> 32) as u32)
     }
 }
 
 impl WindowQps {
-    /// Adds a QP, before the first bind through it. `send_queue` is the upper half of the tokens of its sends.
-    pub(super) fn add(&self, qp_num: u32, send_queue: u32, pd: &Arc<PdInner>) {
+    /// Adds a QP, before the first bind through it.
+    pub(super) fn add(&self, tokens: QpTokens, pd: &Arc<PdInner>) {
         let mut qps = self.qps.lock();
         // A QP with the same number is destroyed, and so are its windows, which keep it.
-        qps.retain(|other| other.qp_num != qp_num && other.pd.strong_count() > 0);
-        qps.push(WindowQp { qp_num, send_queue, pd: Arc::downgrade(pd) });
+        qps.retain(|other| other.tokens.qp_num != tokens.qp_num && other.pd.strong_count() > 0);
+        qps.push(WindowQp { tokens, pd: Arc::downgrade(pd) });
         // The bind is posted after this.
         self.any.store(true, Ordering::Relaxed);
     }
 
     /// Removes a QP before its destruction. Another QP may have its number after that.
     pub(super) fn remove(&self, qp_num: u32) {
-        self.qps.lock().retain(|other| other.qp_num != qp_num && other.pd.strong_count() > 0);
+        self.qps.lock().retain(|other| other.tokens.qp_num != qp_num && other.pd.strong_count() > 0);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,7 +74,7 @@ impl WindowQps {
         // Not dropped under the lock.
         let mut pds = Vec::new();
         for completion in completions.iter().take(count).filter(|completion| Bindings::concerns(completion)) {
-            let pd = qps.iter().find(|qp| qp.has(completion)).and_then(|qp| qp.pd.upgrade());
+            let pd = qps.iter().find(|qp| qp.tokens.has(completion)).and_then(|qp| qp.pd.upgrade());
             if let Some(pd) = pd {
                 pd.bindings().handle_completion(completion);
                 pds.push(pd);
@@ -74,5 +82,30 @@ impl WindowQps {
         }
         drop(qps);
         polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::datapath::WcOpcode;
+
+    use super::*;
+
+    #[test]
+    fn what_a_destroyed_qp_has_left_is_not_of_a_later_one_with_its_number() {
+        let own = QpTokens { qp_num: 17, sends: 3, receives: Some(4) };
+        let of =
+            |qp_num, queue: u64, opcode| Completion { qp_num, wr_id: queue << 32 | 9, opcode, ..Completion::default() };
+        assert!(own.has(&of(17, 3, WcOpcode::LOCAL_INV)) && own.has(&of(17, 4, WcOpcode::RECV)));
+        for other in [
+            of(17, 4, WcOpcode::LOCAL_INV),
+            of(17, 3, WcOpcode::RECV),
+            of(17, 5, WcOpcode::RECV),
+            of(18, 4, WcOpcode::RECV),
+        ] {
+            assert!(!own.has(&other), "{other:?}");
+        }
+        let unsure = QpTokens { receives: None, ..own };
+        assert!(!unsure.has(&of(17, 4, WcOpcode::RECV)) && unsure.has(&of(17, 3, WcOpcode::LOCAL_INV)));
     }
 }
