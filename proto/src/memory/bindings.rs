@@ -136,10 +136,11 @@ impl Bindings {
             }
         } else if Bindings::is_by_peer(completion) {
             // Only the first: a window has each key again after 256 binds, and a completion is of one of them. When a
-            // later one was executed, the first was over.
+            // later one was executed, the first was over. If that is not certain to end, the completion may be of it.
             let key = (qp_num, completion.imm_data);
-            let is_of = |Binding { bind, end, .. }: &Binding| *end != End::Unknown && (bind.qp_num, bind.rkey) == key;
-            if let Some(first) = self.bindings.iter().position(is_of) {
+            let of_key = |Binding { bind, .. }: &Binding| (bind.qp_num, bind.rkey) == key;
+            let first = self.bindings.iter().position(of_key);
+            if let Some(first) = first.filter(|first| self.bindings[*first].end != End::Unknown) {
                 self.bindings.remove(first);
             }
         }
@@ -323,6 +324,17 @@ mod tests {
         assert!(bindings.is_bound(1, BIND.rkey));
         bindings.handle_completion(&received);
         assert_eq!((bindings.of(2), bindings.is_bound(1, BIND.rkey)), (None, false));
+    }
+
+    /// The provider may have queued the refused bind, and the peer may have invalidated that one.
+    #[test]
+    fn the_peer_ends_no_binding_with_the_key_of_a_refused_one() {
+        let mut bindings = bound();
+        bindings.bind_failed(1);
+        bindings.bind(1, Bind { lkey: 2, ..BIND });
+        let flags = WcFlags::WITH_INV;
+        bindings.handle_completion(&Completion { opcode: WcOpcode::RECV, flags, imm_data: BIND.rkey, ..LOCAL });
+        assert_eq!([1, 2].map(|lkey| bindings.of(lkey)), [Some(BIND.access); 2]);
     }
 
     #[test]
