@@ -52,40 +52,6 @@ impl<P, B> Change<P, B> {
         Change { access: Some(access), ..self }
     }
 
-    /// Converts arguments in the form of `ibv_rereg_mr`. A buffer or PD without its flag is dropped, as the library
-    /// ignores it.
-    ///
-    /// # Errors
-    /// Each error returns all arguments. [`MemoryReason::UnknownFlags`]; [`MemoryReason::NoBuffer`] and
-    /// [`MemoryReason::NoPd`] for a flag without its argument; [`MemoryReason::AccessWithoutFlag`]. The library returns
-    /// `IBV_REREG_MR_ERR_INPUT` for all of them except the missing PD, for which a provider follows the null pointer.
-    pub fn from_arguments(
-        flags: Changes,
-        buffer: Option<B>,
-        pd: Option<P>,
-        access: Access,
-    ) -> Result<Self, (Self, MemoryReason)> {
-        let named = |flag| flags.contains(flag);
-        let given = Change { buffer, pd, access: Some(access) };
-        if !(flags - Changes::all()).is_empty() {
-            return Err((given, MemoryReason::UnknownFlags(flags.bits())));
-        }
-        if named(Changes::TRANSLATION) && given.buffer.is_none() {
-            return Err((given, MemoryReason::NoBuffer));
-        }
-        if named(Changes::PD) && given.pd.is_none() {
-            return Err((given, MemoryReason::NoPd));
-        }
-        if !named(Changes::ACCESS) && !access.is_empty() {
-            return Err((given, MemoryReason::AccessWithoutFlag));
-        }
-        Ok(Change {
-            buffer: given.buffer.filter(|_| named(Changes::TRANSLATION)),
-            pd: given.pd.filter(|_| named(Changes::PD)),
-            access: given.access.filter(|_| named(Changes::ACCESS)),
-        })
-    }
-
     /// Converts the PD to another type, for example from a handle to a use of the PD.
     ///
     /// # Errors

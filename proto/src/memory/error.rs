@@ -60,12 +60,8 @@ impl MemoryReason {
             MemoryReason::OnlyDeregister
             | MemoryReason::Gone
             | MemoryReason::NothingToChange
-            | MemoryReason::UnknownFlags(_)
-            | MemoryReason::NoBuffer
             | MemoryReason::Empty
-            | MemoryReason::NoPd
             | MemoryReason::OtherDevice
-            | MemoryReason::AccessWithoutFlag
             | MemoryReason::UnknownRights(_)
             | MemoryReason::NoBlock
             | MemoryReason::PeersWriteToPool

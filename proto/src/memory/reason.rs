@@ -40,12 +40,6 @@ pub enum MemoryReason {
     /// `ibv_rereg_mr` without flags: the library accepts it, and the kernel returns EINVAL.
     #[error("no flag is set: there is nothing to change")]
     NothingToChange,
-    /// The library returns `IBV_REREG_MR_ERR_INPUT`.
-    #[error("flags {0:#x} are not among IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS")]
-    UnknownFlags(u32),
-    /// The library returns `IBV_REREG_MR_ERR_INPUT`.
-    #[error("IBV_REREG_MR_CHANGE_TRANSLATION needs memory")]
-    NoBuffer,
     /// The length is 0: `ibv_rereg_mr` returns `IBV_REREG_MR_ERR_INPUT`, and the kernel's driver returns EINVAL to
     /// `ibv_reg_mr`.
     #[error("memory of length 0 cannot be registered")]
@@ -59,15 +53,9 @@ pub enum MemoryReason {
     /// A pool of memory that is shared: other registrations could write to its blocks.
     #[error("the memory of a pool cannot be shared: its blocks have owners")]
     SharedPool,
-    /// A provider would follow the null pointer.
-    #[error("IBV_REREG_MR_CHANGE_PD needs a PD")]
-    NoPd,
     /// The library does not check this, and the kernel looks up the number of the PD on the device of the MR.
     #[error("the PD is of another device")]
     OtherDevice,
-    /// The library returns `IBV_REREG_MR_ERR_INPUT`.
-    #[error("access rights need IBV_REREG_MR_CHANGE_ACCESS")]
-    AccessWithoutFlag,
     /// Access rights that are not among those of [`Access`](crate::memory::Access), as bits. Some kernels refuse them,
     /// others ignore them.
     #[error("there are no access rights {0:#x}")]

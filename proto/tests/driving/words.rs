@@ -123,12 +123,8 @@ fn every_refusal_of_memory_has_its_errno() {
         MemoryReason::OnlyDeregister,
         MemoryReason::Gone,
         MemoryReason::NothingToChange,
-        MemoryReason::UnknownFlags(8),
-        MemoryReason::NoBuffer,
         MemoryReason::Empty,
-        MemoryReason::NoPd,
         MemoryReason::OtherDevice,
-        MemoryReason::AccessWithoutFlag,
         MemoryReason::UnknownRights(1 << 15),
         MemoryReason::RemoteWithoutLocalWrite,
     ];

@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Change, Changes, MemoryOutcome, MemoryReason, MemoryRequest, MemoryTarget, MrState, Policy, Traffic,
+    Access, Buffer, Change, MemoryOutcome, MemoryReason, MemoryRequest, MemoryTarget, MrState, Policy, Traffic,
 };
 
 use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
@@ -11,42 +11,6 @@ type SmallChange = Change<Use, Bytes>;
 
 const LOCAL: Access = Access::LOCAL_WRITE;
 const NONE: Access = Access::empty();
-
-fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<SmallChange, MemoryReason> {
-    let given = Change { buffer: buffer.clone(), pd: pd.clone(), access: Some(access) };
-    Change::from_arguments(flags, buffer, pd, access).map_err(|(back, reason)| {
-        assert_eq!(back, given);
-        reason
-    })
-}
-
-#[test]
-fn arguments_of_the_library_that_contradict_each_other_are_no_change() {
-    let (buffer, pd) = (Some(Bytes(1)), Some(Use(1)));
-    let eight = Changes::from_bits_retain(8);
-    assert_eq!(of(eight, None, None, NONE), Err(MemoryReason::UnknownFlags(8)));
-    assert_eq!(of(eight | Changes::ACCESS, None, None, LOCAL), Err(MemoryReason::UnknownFlags(12)));
-    assert_eq!(of(Changes::TRANSLATION, None, pd.clone(), NONE), Err(MemoryReason::NoBuffer));
-    assert_eq!(of(Changes::PD, buffer.clone(), None, NONE), Err(MemoryReason::NoPd));
-    for flags in [Changes::empty(), Changes::PD, Changes::TRANSLATION, Changes::PD | Changes::TRANSLATION] {
-        assert_eq!(of(flags, buffer.clone(), pd.clone(), LOCAL), Err(MemoryReason::AccessWithoutFlag));
-    }
-}
-
-#[test]
-fn of_the_arguments_only_those_count_that_a_flag_names() {
-    for bits in 0..=7 {
-        let flags = Changes::from_bits_retain(bits);
-        let access = if flags.contains(Changes::ACCESS) { LOCAL } else { NONE };
-        let change = of(flags, Some(Bytes(2)), Some(Use(1)), access).unwrap();
-        assert_eq!(change.flags(), flags);
-        assert_eq!(change.buffer, (bits & 1 != 0).then_some(Bytes(2)));
-        assert_eq!(change.pd, (bits & 2 != 0).then_some(Use(1)));
-        assert_eq!(change.access, (bits & 4 != 0).then_some(LOCAL));
-    }
-    // No access flags, "local read only", is a valid change of rights.
-    assert_eq!(of(Changes::ACCESS, None, None, NONE), Ok(Change::default().to_access(NONE)));
-}
 
 #[test]
 fn a_change_takes_another_type_of_pd_or_comes_back() {

@@ -37,6 +37,7 @@ impl ForkAdvice {
     }
 
     /// The number of excluded pages.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.pages.len()
     }

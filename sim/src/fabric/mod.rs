@@ -124,13 +124,6 @@ impl Fabric {
         self.with(|world| world.counters)
     }
 
-    /// Returns the number of pages that are excluded from forked children ([`Config::fork`]). A page that several
-    /// regions share counts once.
-    #[must_use]
-    pub fn pages_kept_from_fork(&self) -> usize {
-        self.with(|world| world.library.fork.count())
-    }
-
     /// Changes the probability of message loss from now on; see [`Config::loss`]. For losses of some messages, or for a
     /// time: [`Fabric::rule`].
     pub fn set_loss(&self, loss: f64) {
