@@ -127,6 +127,12 @@ impl PdInner {
         self.context.is_inherited()
     }
 
+    /// Called when an id with a QP of it has reported that the device is gone. The device of the id may know another context,
+    /// if it has adopted the id.
+    pub(crate) fn set_gone(&self) {
+        self.context.set_gone();
+    }
+
     /// Whether its device has been removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.context.is_gone()

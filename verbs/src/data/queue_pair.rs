@@ -43,6 +43,10 @@ impl QueuePair for QpInner {
         }
     }
 
+    fn note_removal(&self) {
+        self.pd.inner().set_gone();
+    }
+
     fn shut_down(&self) -> Outcome {
         self.set_state(if self.is_iwarp { ibv_qp_state::IBV_QPS_SQD } else { ibv_qp_state::IBV_QPS_ERR })
     }

@@ -195,7 +195,9 @@ impl KernelCm {
 
     /// Records that the device of an id is gone, if the kernel was queried for it.
     fn note_removal(&self, id: IdKey) {
-        if let Some(DeviceBinding::At(location)) = self.ids.get(id).map(|id| id.binding) {
+        let Some(id) = self.ids.get(id) else { return };
+        id.qp.iter().for_each(|qp| qp.note_removal());
+        if let DeviceBinding::At(location) = id.binding {
             self.limits.removed(location);
         }
     }

@@ -25,8 +25,10 @@ use world::{Ended, NEVER, World};
 
 /// Counts how often it is moved to the error state. Refuses one change if it is told to.
 #[derive(Default)]
-struct FakeQp {
+pub(super) struct FakeQp {
     stopped: AtomicUsize,
+    /// How often it was told that its device is removed.
+    pub(super) removed: AtomicUsize,
     changes: AtomicUsize,
     refused: Option<(usize, Errno)>,
 }
@@ -53,6 +55,10 @@ impl QueuePair for FakeQp {
 
     fn stop(&self) {
         self.stopped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_removal(&self) {
+        self.removed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn shut_down(&self) -> Outcome {

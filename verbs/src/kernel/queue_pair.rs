@@ -18,6 +18,9 @@ pub(crate) trait QueuePair: Send + Sync {
     /// Moves the QP to the error state. Does nothing if the device is gone.
     fn stop(&self);
 
+    /// Notes that its device is removed.
+    fn note_removal(&self);
+
     /// Moves the QP to the first state of a disconnect: the error state, or SQD on iWARP.
     fn shut_down(&self) -> Outcome;
 

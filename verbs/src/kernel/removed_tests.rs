@@ -4,10 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use cmid_proto::{Call, CmEvent, Device as _, Errno, PortSpace};
+use cmid_proto::{Call, CmEvent, Device as _, Errno, PortSpace, RawEvent};
 
 use crate::kernel::abi::offset;
+use crate::kernel::failing_tests::FakeQp;
 use crate::kernel::test_commands::{CREATE_ID, DESTROY_ID, GET_EVENT, QUERY, channel, id, number_of};
 use crate::kernel::{KernelCm, with_kernel};
 
@@ -39,10 +42,17 @@ fn read(unread: &[CmEvent], removed: bool) -> (Vec<(CmEvent, i32)>, u32) {
         let mut device = KernelCm::open(1).unwrap();
         device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
         device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
-        let mut reported = Vec::new();
-        while let Some(raw) = device.fetch(channel(0), id(1 + reported.len() as u32)).unwrap() {
-            reported.push((raw.kind, raw.status));
+        let (mut reported, qp) = (Vec::new(), Arc::new(FakeQp::default()));
+        let next = |raw: RawEvent<&[u8]>| (raw.kind, raw.status);
+        while let Some(event) = device.fetch(channel(0), id(1 + reported.len() as u32)).unwrap().map(next) {
+            if event.0 == CmEvent::AddrResolved {
+                device.attach_qp(id(0), |_, _| Ok(Arc::clone(&qp))).unwrap();
+            }
+            reported.push(event);
         }
+        // It may be of another device than this one, which has adopted the id.
+        let has_qp = reported.iter().any(|(kind, _)| *kind == CmEvent::AddrResolved);
+        assert_eq!(qp.removed.load(Ordering::Relaxed), usize::from(has_qp));
         (reported, destroyed.get())
     })
 }

@@ -6,6 +6,7 @@ use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, RawEvent};
 
 use crate::ffi;
 use crate::forgotten::Tables as _;
+use crate::kernel::QueuePair as _;
 use crate::librdmacm::device::Rdmacm;
 use crate::librdmacm::event::{self, Read, Unacked};
 use crate::librdmacm::id::{self, Id};
@@ -86,7 +87,9 @@ impl Rdmacm {
     }
 
     fn note_removal(&self, key: IdKey) {
-        if let Some(verbs) = self.ids.get(key).and_then(Id::verbs) {
+        let Some(id) = self.ids.get(key) else { return };
+        id.qp.iter().for_each(|qp| qp.note_removal());
+        if let Some(verbs) = id.verbs() {
             self.contexts.removed(verbs);
         }
     }
