@@ -67,7 +67,8 @@
 //! # Time limits
 //!
 //! Limits are on tokio's clock, with a resolution of a millisecond. In tests it can be paused
-//! (`tokio::time::pause`), with a simulated fabric that follows it (`advance_with_clock`, with the feature `sim`):
+//! (`tokio::time::pause`), with a simulated fabric that follows it (`advance_with_clock`, with the feature `sim`). `SimRuntime`
+//! is a whole program on a host of a world, where hosts crash and messages are lost.
 //!
 #![cfg_attr(feature = "sim", doc = "```")]
 #![cfg_attr(not(feature = "sim"), doc = "```ignore")]
@@ -95,6 +96,8 @@ mod driver;
 mod listener;
 mod port;
 #[cfg(feature = "sim")]
+mod sim_runtime;
+#[cfg(feature = "sim")]
 mod sim_time;
 mod watch;
 
@@ -111,6 +114,8 @@ pub use cmid_verbs as verbs;
 pub use connection::Connection;
 pub use driver::{Tokio, Watches};
 pub use listener::{Incoming, Listener};
+#[cfg(feature = "sim")]
+pub use sim_runtime::SimRuntime;
 #[cfg(feature = "sim")]
 pub use sim_time::advance_with_clock;
 

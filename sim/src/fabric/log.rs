@@ -40,7 +40,7 @@ impl World {
         let at = self.now;
         let Some(log) = &mut self.log else { return };
         if log.entries.len() < MOST {
-            log.entries.push(Entry { at, from, to, text: text(), is_lost });
+            log.entries.push(Entry { at, from, to, text: without_cores(&text()), is_lost });
         } else {
             log.left_out += 1;
         }
@@ -62,6 +62,20 @@ impl Log {
     }
 }
 
+/// Leaves out the number of a core, `s11/` of `s11/ch0`: it counts those of the process, not of the world.
+fn without_cores(mut rest: &str) -> String {
+    let mut text = String::with_capacity(rest.len());
+    while let Some((head, tail)) = rest.split_once('/') {
+        let before = head.trim_end_matches(|it: char| it.is_ascii_digit());
+        match before.strip_suffix('s').filter(|_| before.len() < head.len()) {
+            Some(before) => text += before,
+            None => text.extend([head, "/"]),
+        }
+        rest = tail;
+    }
+    text + rest
+}
+
 struct Way {
     from: String,
     to: Option<String>,
@@ -74,5 +88,16 @@ impl fmt::Display for Way {
             None => write!(f, "{}{}", self.from, if self.is_lost { " -x" } else { "" }),
             Some(to) => write!(f, "{} -{} {to}", self.from, if self.is_lost { "x" } else { ">" }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_does_not_depend_on_the_other_cores_of_the_process() {
+        assert_eq!(without_cores("Migrate { id: s12/id3, to: s7/ch0 }"), "Migrate { id: id3, to: ch0 }");
+        assert_eq!(without_cores("s/ of 10.0.0.1/24 at s4"), "s/ of 10.0.0.1/24 at s4");
     }
 }
