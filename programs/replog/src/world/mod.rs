@@ -16,6 +16,7 @@ mod replica;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use cmid_mio::sim::{Fault, Latency, Rule, World};
@@ -28,22 +29,9 @@ use judge::Judge;
 use mail::Mail;
 use replica::Service;
 
-/// The faults of a world.
-pub const FAULTS: [Fault; 13] = [
-    Fault::Crash,
-    Fault::PowerLoss,
-    Fault::Pause,
-    Fault::LinkDown,
-    Fault::Flap,
-    Fault::Partition,
-    Fault::Loss,
-    Fault::Delay,
-    Fault::Duplicates,
-    Fault::DeviceRemoval,
-    Fault::LinkAddrChange,
-    Fault::FailOver,
-    Fault::ClockJump,
-];
+/// The faults of a world: all except a lack of memory.
+static FAULTS: LazyLock<Vec<Fault>> =
+    LazyLock::new(|| Fault::ALL.into_iter().filter(|it| *it != Fault::OutOfMemory).collect());
 
 /// The parameters of a world.
 #[derive(Clone, Copy, Debug)]
