@@ -81,28 +81,24 @@ impl Mr {
         sge: &Sge<'_, Mr>,
         needs: Access,
     ) -> Result<KeyedRange, PostReason> {
-        {
-            let machine = self.machine();
-            let (own, access) = machine.pd().zip(machine.access()).ok_or(PostReason::NotRegistered)?;
-            if !self.fabric.is(fabric) || own.no != pd {
-                return Err(PostReason::OtherPd(OfPd::Mr));
-            }
-            match needs.difference(access) {
-                Access::LOCAL_WRITE if needs == Access::LOCAL_WRITE => return Err(PostReason::ReadOnly),
-                missing if missing.is_empty() => {}
-                missing => return Err(PostReason::LacksRight(missing)),
-            }
+        let machine = self.machine();
+        let (own, access) = machine.pd().zip(machine.access()).ok_or(PostReason::NotRegistered)?;
+        if !self.fabric.is(fabric) || own.no != pd {
+            return Err(PostReason::OtherPd(OfPd::Mr));
+        }
+        match needs.difference(access) {
+            Access::LOCAL_WRITE if needs == Access::LOCAL_WRITE => return Err(PostReason::ReadOnly),
+            missing if missing.is_empty() => {}
+            missing => return Err(PostReason::LacksRight(missing)),
         }
         let len = sge.len.ok_or(PostReason::ReversedRange)?;
-        let whole = Length::new(self.stretch().len);
-        let part = self.part(sge.offset, len).map_err(|_| PostReason::OutOfRange { len: whole })?;
-        Ok(KeyedRange { addr: part.addr, key: self.lkey(), len: part.len })
+        let whole = stretch_of(&machine);
+        let part = whole.part(sge.offset, len).ok_or(PostReason::OutOfRange { len: Length::new(whole.len) })?;
+        Ok(KeyedRange { addr: part.addr, key: machine.keys().map_or(0, |keys| keys.lkey), len: part.len })
     }
 
     pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
-        let whole = self.stretch();
-        offset.checked_add(len).filter(|&end| end <= whole.len).ok_or(Errno::EINVAL)?;
-        Ok(Stretch { addr: whole.addr + offset as u64, len })
+        self.stretch().part(offset, len).ok_or(Errno::EINVAL)
     }
 
     /// Whether its registration is on this domain.
@@ -111,12 +107,17 @@ impl Mr {
     }
 
     pub(super) fn stretch(&self) -> Stretch {
-        self.machine().buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
+        stretch_of(&self.machine())
     }
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.own.machine(self.fabric.shared())
     }
+}
+
+/// The memory of a region; empty if it is not registered.
+fn stretch_of(machine: &Machine) -> Stretch {
+    machine.buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
 }
 
 impl MemoryRegion for Mr {

@@ -19,6 +19,7 @@ use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
 use crate::data::work::{Peer, Stopped, Work};
 use crate::fabric::Fabric;
+use crate::fabric::world::World;
 use crate::index::PdNo;
 
 impl QueuePair for Qp {
@@ -242,10 +243,11 @@ impl Qp {
 
     /// Makes the checks of a request that do not need its send queue.
     fn work(&self, wr_id: u64, op: SendOp<'_, Ah>, sges: &[Sge<'_, Mr>], flags: SendFlags) -> Result<Work, PostReason> {
-        let caps = self.caps();
         self.check_transport(&op)?;
+        let of = |world: &mut World| world.queues.pairs.get(&self.no).map(|pair| (pair.pd, pair.caps.max_send_sge));
+        let (pd, max) = self.fabric.with(of).ok_or(PostReason::Gone)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
-        let ranges = self.ranges(sges, needs, caps.max_send_sge)?;
+        let ranges = ranges(&self.fabric, pd, sges, needs, max)?;
         let len = ranges.iter().map(|range| range.len).sum();
         let local = if op.writes_locally() { Local::Into(ranges) } else { Local::From(ranges) };
         let solicited = flags.contains(SendFlags::SOLICITED);
@@ -312,15 +314,12 @@ impl Qp {
     }
 
     fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {
-        let has_srq = self.fabric.with(|world| world.queues.pairs.get(&self.no).is_some_and(|pair| pair.srq.is_some()));
-        if has_srq {
-            return Err(PostReason::HasSrq);
-        }
-        receive(&self.fabric, self.pd()?, self.caps().max_recv_sge, wr_id, sges)
-    }
-
-    fn ranges(&self, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, PostReason> {
-        ranges(&self.fabric, self.pd()?, sges, needs, max)
+        let (pd, max) = self.fabric.with(|world| match world.queues.pairs.get(&self.no) {
+            None => Err(PostReason::Gone),
+            Some(pair) if pair.srq.is_some() => Err(PostReason::HasSrq),
+            Some(pair) => Ok((pair.pd, pair.caps.max_recv_sge)),
+        })?;
+        receive(&self.fabric, pd, max, wr_id, sges)
     }
 }
 
@@ -348,8 +347,11 @@ fn ranges(
     needs: Access,
     max: u32,
 ) -> Result<Vec<KeyedRange>, PostReason> {
-    let ranges = sges.iter().map(|sge| sge.mr.keyed_range(fabric, pd, sge, needs)).collect::<Result<Vec<_>, _>>()?;
-    let ranges: Vec<_> = ranges.into_iter().filter(|range| range.len != 0).collect();
+    let mut ranges = Vec::with_capacity(sges.len());
+    for sge in sges {
+        ranges.push(sge.mr.keyed_range(fabric, pd, sge, needs)?);
+    }
+    ranges.retain(|range| range.len != 0);
     match u32::try_from(ranges.len()).unwrap_or(u32::MAX) {
         ranges if ranges > max => Err(PostReason::TooManyRanges { ranges, max }),
         _ => Ok(ranges),

@@ -27,6 +27,12 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// A part of it, at an offset.
+    pub(crate) fn part(self, offset: usize, len: usize) -> Option<Stretch> {
+        offset.checked_add(len).filter(|&end| end <= self.len)?;
+        Some(Stretch { addr: self.addr + offset as u64, len })
+    }
+
     /// Whether `other` is inside this stretch.
     pub(crate) fn contains(self, other: Stretch) -> bool {
         let offset = other.addr.checked_sub(self.addr).and_then(|offset| usize::try_from(offset).ok());

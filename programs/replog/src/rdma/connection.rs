@@ -84,7 +84,9 @@ impl<D: DataPath> Connection<D> {
         // Each frame leaves the rest of a block unused.
         let (messages, frames) = (pool(receives + SENDS, PACKET)?, pool(len / BLOCK + frames, BLOCK.min(frame))?);
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
-        std::iter::from_fn(|| messages.take()).take(receives).try_for_each(|block| qp.post_recv_blocks(0, block))?;
+        let blocks = std::iter::from_fn(|| messages.take()).take(receives);
+        let mut receives: Vec<_> = blocks.map(|block| (0, block.into())).collect();
+        qp.post_recvs_blocks(&mut receives).map_err(|stopped| stopped.error)?;
         cq.arm()?;
         Ok(Connection { qp, cq, messages, frames, region, len, remote: None, revoked: None })
     }
