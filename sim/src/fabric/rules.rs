@@ -1,5 +1,6 @@
 //! Rules for what travels between hosts: loss, delay, duplicates, partitions. Each one lives as long as its guard.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cmid_proto::Time;
@@ -208,6 +209,8 @@ impl Rule {
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     active: Vec<Active>,
+    /// How often rules have lost, delayed, doubled something, those that have ended too.
+    pub(crate) met: BTreeMap<Kind, u64>,
     last: u64,
 }
 
@@ -259,6 +262,7 @@ impl Rules {
             *met += 1;
             if rule.nth.is_none_or(|nth| nth == *met) && rule.chance.is_none_or(|chance| rng.chance(chance)) {
                 *done += 1;
+                *self.met.entry(kind).or_default() += 1;
                 effects.push(rule.effect);
             }
         }

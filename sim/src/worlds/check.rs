@@ -9,6 +9,7 @@ use std::sync::Once;
 
 use crate::fabric::config::Config;
 use crate::worlds::World;
+use crate::worlds::coverage::Coverage;
 
 /// The variable that replaces the seeds of [`check`]: a seed, or `FIRST..END`.
 const VARIABLE: &str = "CMID_SEED";
@@ -31,6 +32,15 @@ pub struct Failure {
     pub chart: String,
 }
 
+/// What the worlds of a test have met that has passed.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The number of worlds.
+    pub worlds: u64,
+    /// What the programs and rules of all worlds have met.
+    pub coverage: Coverage,
+}
+
 /// The message and the faults.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,12 +55,14 @@ impl fmt::Display for Failure {
 /// The variable `CMID_SEED` replaces the seeds: `CMID_SEED=17 cargo test NAME` repeats the world of one failure,
 /// `CMID_SEED=1000..2000` tries others.
 ///
+/// Returns what they have met: see [`Report::coverage`].
+///
 /// # Panics
 /// If the test panics, with the seed, the command that repeats it, the faults that it needs, and the files of the
 /// trace and the chart, in the folder `cmid-worlds` of the system's folder for temporary files.
 #[track_caller]
-pub fn check(seeds: Range<u64>, test: impl Fn(&mut World)) {
-    check_with(&Config::default(), seeds, test);
+pub fn check(seeds: Range<u64>, test: impl Fn(&mut World)) -> Report {
+    check_with(&Config::default(), seeds, test)
 }
 
 /// As [`check`], in fabrics of this configuration. The seed and the clock of it do not count.
@@ -58,10 +70,11 @@ pub fn check(seeds: Range<u64>, test: impl Fn(&mut World)) {
 /// # Panics
 /// As [`check`].
 #[track_caller]
-pub fn check_with(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) {
+pub fn check_with(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) -> Report {
     let seeds = std::env::var(VARIABLE).ok().and_then(|text| parse(&text)).unwrap_or(seeds);
-    if let Some(failure) = find_with(config, seeds, test) {
-        panic!("{}", report(&failure));
+    match run_all(config, seeds, test) {
+        Ok(report) => report,
+        Err(failure) => panic!("{}", explanation(&failure)),
     }
 }
 
@@ -72,29 +85,46 @@ pub fn find(seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
 }
 
 /// As [`find`], in fabrics of this configuration. The seed and the clock of it do not count.
-pub fn find_with(config: &Config, mut seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
-    seeds.find_map(|seed| {
-        let (message, faults) = quietly(|| run(config, seed, &[], false, &test)).err()?;
-        let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
-        let ended = quietly(|| run(config, seed, &left_out, true, &test));
-        Some(explain(seed, message, ended))
-    })
+pub fn find_with(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) -> Option<Failure> {
+    run_all(config, seeds, test).err()
+}
+
+/// Runs the worlds up to the first failure.
+#[allow(clippy::result_large_err, reason = "once in a test")]
+fn run_all(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) -> Result<Report, Failure> {
+    let mut report = Report::default();
+    for seed in seeds {
+        match quietly(|| run(config, seed, &[], false, &test)) {
+            Ok(Ended { coverage, .. }) => report.coverage.add(&coverage),
+            Err((message, faults)) => {
+                let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
+                let ended = quietly(|| run(config, seed, &left_out, true, &test));
+                return Err(explain(seed, message, ended));
+            }
+        }
+        report.worlds += 1;
+    }
+    Ok(report)
 }
 
 /// The text of a panic, and the world.
 type Failed = (String, Vec<String>);
 
-/// What a run has left in the log.
-struct Logged {
+/// What a run has left, with a log or without.
+#[derive(Default)]
+struct Ended {
     failed: Option<Failed>,
+    coverage: Coverage,
     trace: String,
     chart: String,
 }
 
-fn explain(seed: u64, message: String, ended: Result<Logged, Failed>) -> Failure {
+fn explain(seed: u64, message: String, ended: Result<Ended, Failed>) -> Failure {
     match ended {
-        Ok(Logged { failed: Some((message, faults)), trace, chart }) => Failure { seed, message, faults, trace, chart },
-        Ok(Logged { failed: None, trace, chart }) => {
+        Ok(Ended { failed: Some((message, faults)), trace, chart, .. }) => {
+            Failure { seed, message, faults, trace, chart }
+        }
+        Ok(Ended { failed: None, trace, chart, .. }) => {
             let message = format!("{message}\n  not again: the programs are not deterministic");
             Failure { seed, message, faults: Vec::new(), trace, chart }
         }
@@ -109,7 +139,7 @@ fn run(
     left_out: &[usize],
     with_log: bool,
     test: &impl Fn(&mut World),
-) -> Result<Logged, Failed> {
+) -> Result<Ended, Failed> {
     let mut world = World::with(&Config { seed, ..config.clone() }, left_out, with_log);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         test(&mut world);
@@ -127,9 +157,9 @@ fn run(
         (text.unwrap_or_else(|| "a panic without a text".into()), faults)
     });
     if !with_log {
-        return failed.map_or_else(|| Ok(Logged { failed: None, trace: String::new(), chart: String::new() }), Err);
+        return failed.map_or_else(|| Ok(Ended { coverage: world.coverage(), ..Ended::default() }), Err);
     }
-    Ok(Logged { failed, trace: world.trace(), chart: world.chart() })
+    Ok(Ended { failed, coverage: world.coverage(), trace: world.trace(), chart: world.chart() })
 }
 
 /// Returns the faults that can be left out: without any other one the test does not fail.
@@ -153,7 +183,7 @@ fn shrink(config: &Config, seed: u64, faults: usize, test: &impl Fn(&mut World))
 }
 
 /// The text of the panic of [`check`].
-fn report(failure: &Failure) -> String {
+fn explanation(failure: &Failure) -> String {
     let thread = std::thread::current();
     let name = thread.name().filter(|name| *name != "main").unwrap_or("NAME");
     let seed = failure.seed;

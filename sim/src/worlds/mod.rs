@@ -3,6 +3,7 @@
 mod chaos;
 mod chart;
 mod check;
+mod coverage;
 mod disk;
 mod hosts;
 mod program;
@@ -13,12 +14,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cmid_proto::Time;
 
 pub use chaos::Fault;
-pub use check::{Failure, check, check_with, find, find_with};
+pub use check::{Failure, Report, check, check_with, find, find_with};
+pub use coverage::{Coverage, Covering};
 pub use disk::Disk;
 pub use program::{Node, Program, Turn, turn};
 pub use task::Task;
@@ -31,6 +34,7 @@ use crate::fabric::rng::Rng;
 use crate::fabric::rules::{Guard, Rule};
 use crate::index::HostNo;
 use chaos::Planned;
+use coverage::Covered;
 use program::Skew;
 
 /// The longest time from an arrival to the turn of the program that waits for it.
@@ -59,6 +63,7 @@ pub struct World {
     left_out: Vec<usize>,
     planner: Rng,
     rng: Rng,
+    covered: Covered,
 }
 
 /// A host with its program.
@@ -115,6 +120,7 @@ impl World {
             // Each has numbers of its own, so that a fault less changes no other one.
             planner: Rng::new(seed ^ 0x0bad_5eed_0bad_5eed),
             rng: Rng::new(seed.rotate_left(32)),
+            covered: Covered::default(),
         }
     }
 
@@ -149,7 +155,8 @@ impl World {
         let host = self.fabric.host(&[ip]);
         let skew = Rc::new(Cell::new(Skew::default()));
         let disk = Disk::new(&self.fabric, &skew);
-        let node = Node { host: host.clone(), disk, addrs: Rc::clone(&self.addrs), skew, alarm: Rc::default(), ip };
+        let (addrs, covered) = (Rc::clone(&self.addrs), Arc::clone(&self.covered));
+        let node = Node { host: host.clone(), disk, addrs, skew, alarm: Rc::default(), covered, ip };
         self.seats.push(Seat {
             name: name.to_owned(),
             node,
@@ -225,6 +232,14 @@ impl World {
     pub fn chart(&self) -> String {
         let names: Vec<String> = self.seats.iter().map(|seat| seat.name.clone()).collect();
         self.fabric.with(|world| chart::draw(world.log.as_ref().unwrap_or(&Log::default()), &names))
+    }
+
+    /// Returns what the drives that are observed ([`Node::coverage`]) and the rules have met so far.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = coverage::lock(&self.covered).clone();
+        self.fabric.with(|world| coverage.add_rules(&world.rules.met));
+        coverage
     }
 
     /// Runs for this time.

@@ -4,12 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cmid_proto::{Drive, Limits, Next, Observer, Poller, Time};
 
 use crate::fabric::device::SimDevice;
 use crate::fabric::host::Host;
+use crate::worlds::coverage::{Covered, Covering};
 use crate::worlds::disk::Disk;
 
 /// What a program does next.
@@ -91,6 +93,7 @@ pub struct Node {
     pub(crate) skew: Rc<Cell<Skew>>,
     /// The next turn that a [`Task`](crate::Task) waits for.
     pub(crate) alarm: Rc<Cell<Option<Time>>>,
+    pub(super) covered: Covered,
     pub(crate) ip: IpAddr,
 }
 
@@ -113,6 +116,12 @@ impl Node {
         let mut drive = Drive::new(self.device(), Limits::default());
         drive.set_now(self.now());
         drive
+    }
+
+    /// Returns an observer for a drive or a driver, whose steps count for [`World::coverage`](crate::World::coverage).
+    #[must_use]
+    pub fn coverage(&self) -> Covering {
+        Covering::new(Arc::clone(&self.covered))
     }
 
     /// Returns the time of the host's clock.

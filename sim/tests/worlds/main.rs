@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod client;
+mod coverage;
 mod hosts;
 mod link;
 mod mistakes;

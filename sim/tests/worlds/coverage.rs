@@ -1,0 +1,68 @@
+//! What the worlds of a test have met.
+
+use std::time::Duration;
+
+use cmid_proto::table::EventColumn;
+use cmid_proto::{Acks, CmEvent, ConnParam, Drive, Limits, PortSpace, RequestKind, State, Time};
+use cmid_sim::{Kind, Node, Rule, Turn, check, turn};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Connects to a server that does not answer, until its deadline.
+fn connects(node: &Node) -> impl FnMut(Time) -> Turn + use<> {
+    let mut drive = Drive::with(node.device(), (), node.coverage(), Limits::default());
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.establish(id).unwrap_err();
+    drive.resolve_addr(id, None, node.addr_of("server", 7), Time::NEVER).unwrap();
+    let param = ConnParam { qp_num: 77, ..ConnParam::default() };
+    move |now| {
+        turn(&mut drive, now);
+        while let Some(event) = drive.next_event(channel) {
+            if event.cm() == Some(CmEvent::AddrResolved) {
+                drive.resolve_route(id, Time::NEVER).unwrap();
+            } else if event.cm() == Some(CmEvent::RouteResolved) {
+                drive.connect(id, param, &[], now.after(SECOND)).unwrap();
+            } else {
+                return Turn::Done;
+            }
+        }
+        drive.next_action().into()
+    }
+}
+
+#[test]
+fn a_check_reports_the_cells_and_the_rules_that_its_worlds_have_met() {
+    let report = check(0..3, |world| {
+        world.host("server", |_: &Node| |_: Time| Turn::Wait(None));
+        world.client("client", connects);
+        let _lost = world.rule(Rule::drop().of(&[Kind::Req]).nth(1));
+        world.run(10 * SECOND);
+    });
+    let text = "4 of 598 cells of requests, 3 of 414 of events\n\
+                idle: resolve_addr, establish\n\
+                resolving address: ADDR_RESOLVED\n\
+                address resolved: resolve_route\n\
+                resolving route: ROUTE_RESOLVED\n\
+                route resolved: connect\n\
+                connecting: deadline\n\
+                rules: 3 Req";
+    assert_eq!((report.worlds, &*report.coverage.to_string()), (3, text));
+    let coverage = report.coverage;
+    assert!(coverage.has_request(State::Idle, RequestKind::Establish) && coverage.rules(Kind::Req) == 3);
+    assert!(coverage.has_event(State::Connecting, EventColumn::Deadline) && coverage.rules(Kind::Rep) == 0);
+    assert!(!coverage.has_event(State::Connecting, EventColumn::Established));
+}
+
+#[test]
+fn a_drive_that_is_not_observed_meets_nothing() {
+    let report = check(0..1, |world| {
+        world.client("client", |node| {
+            let mut drive = node.drive();
+            drive.create_id(None, PortSpace::Tcp).unwrap();
+            |_: Time| Turn::Done
+        });
+        world.run(SECOND);
+    });
+    assert_eq!(report.coverage.to_string(), "0 of 598 cells of requests, 0 of 414 of events");
+}
