@@ -40,8 +40,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             self.reading = Some(reading);
             return Ok(());
         }
-        let mut bytes = vec![0; len as usize];
-        reading.mr.read(0, &mut bytes)?;
+        // The memory itself is the message. Nobody can write to it any more.
+        let returned = reading.mr.deregister().map_err(|(_, error)| error.errno())?;
+        let bytes = returned.buffer.into_vec().map_err(|_shared| Errno::EIO)?;
         if let Some(Arrived::Offer { block, .. }) = self.arrived.pop_front() {
             let message = Message::large(block, bytes, Arc::clone(&self.wakers));
             self.arrived.push_front(Arrived::Message(message));
