@@ -299,6 +299,12 @@ impl Pinned {
         self.0.shared()
     }
 
+    /// The same memory for another registration, if it is shared.
+    pub(crate) fn again(&self) -> Option<Buffer> {
+        let Buffer { start, len, writable, .. } = *self.0;
+        self.shared().map(|shared| Buffer { start, len, writable, owner: Owner::Shared(shared.clone()) })
+    }
+
     /// Whether another registration, or a handle, has the memory too.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared().is_some_and(|shared| !shared.is_alone())

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
+use parking_lot::Mutex;
 
 use crate::accounting::work_queue::Reservation;
 use crate::data::datagram_limit::DatagramLimit;
@@ -146,6 +147,7 @@ impl QpInner {
             has_windows: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             blocks: OnceLock::new(),
+            parts: Mutex::default(),
             queues: reservation.into_queues(),
             srq,
             pd,

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Flag, MemoryRegion, Sge};
 use cmid_proto::memory::{
-    self, Buffer as _, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, MrState, Policy, Returned, Way,
+    self, Buffer as _, Fallback, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, MrState, Policy, Provider,
+    Returned, Way,
 };
 
+use crate::data::buffer::Pinned;
 use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
@@ -250,6 +252,14 @@ impl Mr {
         };
         mr.refresh();
         Ok(mr)
+    }
+
+    /// Registers the same memory anew, which others may share. Returns false if it has the earlier registration.
+    pub(super) fn renew(&mut self) -> bool {
+        let memory = self.registration.as_ref().and_then(|registration| registration.memory());
+        let Some(buffer) = memory.and_then(Pinned::again) else { return false };
+        let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+        self.reregister(Change::default().to_buffer(buffer), policy).result == Ok(Way::Anew)
     }
 
     /// Creates an MR without memory and without a registration, with these names of its PD.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, WcOpcode,
+    Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, WcOpcode,
 };
 use cmid_proto::memory::Bind;
 
@@ -59,9 +59,28 @@ pub struct Mw {
     live: bool,
     // Dropped after the window.
     requests: Requests,
-    /// The parts to which it may be bound, each with the remote key of the bind.
-    parts: Vec<(u32, Part<Piece>)>,
+    parts: Vec<Lent>,
     pd: PdUse,
+}
+
+/// A part to which a window may be bound.
+struct Lent {
+    /// The remote key of the bind.
+    rkey: u32,
+    part: Part<Piece>,
+    /// Whether it lets the peer write.
+    is_written: bool,
+    /// Whether this side has invalidated the key, and the peer may be writing.
+    is_recalled: bool,
+}
+
+impl Lent {
+    /// Ends what the device may still write. Soft-RoCE checks the key of a packet, and then copies the packet: neither an
+    /// invalidation by this side nor a deallocation waits for the copy, but a deregistration does (`rxe_cleanup`).
+    fn settle(&mut self, pd: &PdUse) -> bool {
+        let piece = self.part.block_mut().and_then(Block::piece_mut);
+        piece.is_none_or(|piece| !self.is_written || !pd.inner().copies_late() || piece.renew())
+    }
 }
 
 /// The QPs through which a window was bound, each once with the number of its last request that names the window, in the order
@@ -105,9 +124,11 @@ impl MemoryWindow for Mw {
         let number = self.number();
         let at = {
             let bindings = self.pd.inner().bindings();
-            self.parts.iter().position(|(rkey, _)| !bindings.is_bound(number, *rkey))?
+            self.parts.iter().position(|lent| !bindings.is_bound(number, lent.rkey))?
         };
-        Some(self.parts.remove(at).1)
+        let lent = self.parts.get_mut(at)?;
+        let is_over = !lent.is_recalled || lent.settle(&self.pd);
+        is_over.then(|| self.parts.remove(at).part)
     }
 
     fn rkey(&self) -> u32 {
@@ -160,14 +181,10 @@ impl Drop for Mw {
         let parts = mem::take(&mut self.parts);
         if self.pd.inner().is_inherited() {
             mem::forget(parts);
-        } else if self.live {
-            let (raw, number, requests) = (self.raw, self.number, mem::take(&mut self.requests));
-            self.pd.inner().parked().end(Box::new(LeftMw { raw, number, requests, parts, pd: self.pd.clone() }));
-        } else {
-            // It may have blocked the deregistration of a dropped MR.
-            drop(parts);
-            self.pd.inner().parked().released();
+            return;
         }
+        let (raw, number, live, requests) = (self.raw, self.number, self.live, mem::take(&mut self.requests));
+        self.pd.inner().parked().end(Box::new(LeftMw { raw, number, live, requests, parts, pd: self.pd.clone() }));
     }
 }
 
@@ -175,26 +192,45 @@ impl Drop for Mw {
 struct LeftMw {
     raw: Handle,
     number: u64,
+    live: bool,
     // Dropped after the window.
     requests: Requests,
-    parts: Vec<(u32, Part<Piece>)>,
+    parts: Vec<Lent>,
     pd: PdUse,
+}
+
+impl LeftMw {
+    /// Returns the parts of a window that is deallocated. What cannot be settled now is the QP's, whose end settles it.
+    fn return_parts(&mut self) -> bool {
+        let (qps, pd) = (mem::take(&mut self.requests).0, &self.pd);
+        self.parts.retain_mut(|lent| !lent.settle(pd));
+        if let [(qp, _)] = &*qps {
+            qp.keep_parts(self.parts.drain(..).map(|lent| lent.part));
+        }
+        self.parts.is_empty()
+    }
 }
 
 impl TryEnd for LeftMw {
     fn try_end(&mut self) -> bool {
         let pd = Arc::clone(self.pd.inner());
-        if pd.is_inherited() || self.requests.are_open() {
+        if pd.is_inherited() || self.live && self.requests.are_open() {
             return false;
         }
-        // SAFETY: it is allocated, because a success ends it, and no post of it is under way, because its handle is dropped.
-        if let Err(errno) = unsafe { dealloc(self.raw, self.number, &self.pd) } {
-            // If the kernel refuses, it is leaked. It stays bound then, unless the kernel has taken its device away.
-            if !pd.is_gone() || !matches!(errno, Errno::EIO | Errno::ENODEV) {
-                mem::forget(mem::take(&mut self.parts));
-                return true;
+        if self.live {
+            // SAFETY: it is allocated, because a success ends it, and no post of it is under way, because its handle is dropped.
+            if let Err(errno) = unsafe { dealloc(self.raw, self.number, &self.pd) } {
+                // If the kernel refuses, it is leaked. It stays bound then, unless the kernel has taken its device away.
+                if !pd.is_gone() || !matches!(errno, Errno::EIO | Errno::ENODEV) {
+                    mem::forget(mem::take(&mut self.parts));
+                    return true;
+                }
+                pd.bindings().dealloc(self.number);
             }
-            pd.bindings().dealloc(self.number);
+            self.live = false;
+        }
+        if !self.return_parts() {
+            return false;
         }
         // It may have blocked the deregistration of a dropped MR.
         pd.parked().released();
@@ -274,7 +310,8 @@ impl Qp {
         };
         match posted {
             Ok(()) | Err(PostReason::Device(_)) => {
-                window.parts.push((window.rkey(), part));
+                let is_written = access.lets_peers_write();
+                window.parts.push(Lent { rkey: window.rkey(), part, is_written, is_recalled: false });
                 posted.map_err(|reason| (reason, None))
             }
             Err(reason) => Err((reason, Some(part))),
@@ -293,6 +330,8 @@ impl Qp {
         }
         let token = self.file_send(wr_id, &[], Kind::of(WcOpcode::LOCAL_INV))?;
         self.inner.pd.inner().bindings().invalidate(number, qp_num);
+        let rkey = window.rkey();
+        window.parts.iter_mut().filter(|lent| lent.rkey == rkey).for_each(|lent| lent.is_recalled = true);
         let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };

@@ -15,6 +15,9 @@ use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::raw;
 
+/// `RXE_VENDOR_ID` of the kernel.
+const RXE_VENDOR_ID: u32 = 0xff_ffff;
+
 /// A handle of a protection domain. A QP can use memory of its own PD only. A handle is cheap to clone, and any thread
 /// may use it.
 ///
@@ -131,6 +134,11 @@ impl PdInner {
     /// if it has adopted the id.
     pub(crate) fn set_gone(&self) {
         self.context.set_gone();
+    }
+
+    /// Whether its device may write to memory after the end of a key that gave access to it: soft-RoCE.
+    pub(crate) fn copies_late(&self) -> bool {
+        self.context.query().is_ok_and(|attr| attr.vendor_id == RXE_VENDOR_ID)
     }
 
     /// Whether its device has been removed.

@@ -25,6 +25,9 @@ use crate::ffi::ibv_sge;
 /// - a work request that names the piece owns its block until the device and its provider can no longer access it, which
 ///   in_flight.rs defines.
 ///
+/// Where soft-RoCE may still copy what has come by the key of a window that this side has ended, the registrations are made
+/// anew, with other keys, before the block is its owner's again.
+///
 /// A peer with [`Access::REMOTE_READ`] may read while the owner writes, and gets the bytes in no particular order.
 pub struct Piece {
     start: NonNull<u8>,
@@ -79,6 +82,15 @@ impl Piece {
                 .and_then(|mrs| (0..blocks).map(|block| Piece::of(&mrs, block * len, len)).collect())
         };
         pieces.map(Pool::of).map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
+    }
+
+    /// Registers its memory anew, so that the device has ended all accesses by the earlier keys. Only a piece that a window can
+    /// be bound to has registrations of its own. Returns false if it has the earlier ones.
+    pub(super) fn renew(&mut self) -> bool {
+        let Some(mrs) = Arc::get_mut(&mut self.mrs) else { return false };
+        let is_anew = mrs.iter_mut().all(Mr::renew);
+        self.lkey = self.mrs.first().map_or(self.lkey, |mr| mr.lkey());
+        is_anew
     }
 
     /// Creates the piece of a range that no other piece has.

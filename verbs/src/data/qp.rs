@@ -7,12 +7,15 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{BatchError, Caps, PostCall, PostError, PostReason, QpState};
+use cmid_proto::datapath::{BatchError, Caps, Part, PostCall, PostError, PostReason, QpState};
+
+use parking_lot::Mutex;
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::kind::Kind;
 use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
+use crate::data::Piece;
 use crate::data::blocks::QpBlocks;
 use crate::data::cq::CqInner;
 use crate::data::datagram_limit::DatagramLimit;
@@ -91,6 +94,8 @@ pub(crate) struct QpInner {
     /// The blocks that the handle has left.
     pub(super) blocks: OnceLock<QpBlocks>,
     // Dropped after the QP.
+    /// Parts that windows had, and that the peer may be writing to.
+    pub(super) parts: Mutex<Vec<Part<Piece>>>,
     pub(super) queues: WorkQueues<CqInner>,
     pub(super) srq: Option<SrqUse>,
     pub(super) pd: PdUse,
@@ -325,6 +330,11 @@ impl QpInner {
         }
     }
 
+    /// Keeps parts until the QP is destroyed.
+    pub(super) fn keep_parts(&self, parts: impl Iterator<Item = Part<Piece>>) {
+        self.parts.lock().extend(parts);
+    }
+
     /// Whether it was made in another process, before a fork.
     pub(super) fn is_inherited(&self) -> bool {
         self.pd.inner().is_inherited()
@@ -375,7 +385,7 @@ impl Drop for QpInner {
     fn drop(&mut self) {
         let blocks = self.blocks.take().map(QpBlocks::into_queues);
         if self.is_inherited() {
-            core::mem::forget(blocks);
+            core::mem::forget((blocks, core::mem::take(self.parts.get_mut())));
             return;
         }
         if *self.has_windows.get_mut() {
@@ -392,7 +402,7 @@ impl Drop for QpInner {
             self.queues.close(pd, blocks);
         } else {
             self.queues.leak(pd);
-            core::mem::forget(blocks);
+            core::mem::forget((blocks, core::mem::take(self.parts.get_mut())));
             if let Some(srq) = self.srq.take() {
                 srq.leak();
             }

@@ -47,7 +47,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 98] = [
+const CHECKS: [(&str, fn()); 99] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -108,6 +108,7 @@ const CHECKS: [(&str, fn()); 98] = [
     ("a window that the peer invalidates", windows::invalidated_by_the_peer),
     ("a window outlives the QP that it was bound through", windows::outlives_its_qp),
     ("a window outlives the QP after another", windows::outlives_both),
+    ("a block that this side takes back from a window", windows::recalled),
     ("a window that is dropped while its bind is queued", windows::dropped_while_its_bind_is_queued),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),

@@ -277,3 +277,29 @@ pub(crate) fn invalidated_by_the_peer() {
     assert!(mr.deregister().is_ok());
     drop(window);
 }
+
+/// The deregistration of the earlier key waits for the packet that soft-RoCE copies.
+pub(crate) fn recalled() {
+    for (access, invalidated, is_renewed) in [
+        (Access::REMOTE_WRITE, true, true),
+        (Access::REMOTE_WRITE, false, true),
+        (Access::REMOTE_READ, true, false),
+        (Access::REMOTE_READ, false, false),
+    ] {
+        let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+        let pool = s.pd.pool(vec![1; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("a pool");
+        let block = pool.take().expect("a block");
+        let key = block.remote(0).rkey;
+        let mut window = s.pd.alloc_mw().expect("alloc_mw");
+        s.qp.post_bind_block(1, &mut window, block, access).expect("post_bind");
+        success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
+        if invalidated {
+            s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
+            success(polled(&mut s.cq), 2, WcOpcode::LOCAL_INV);
+            drop(window.reclaim().expect("it is not bound"));
+        }
+        drop(window);
+        let block = pool.take().expect("it is back");
+        assert_eq!((block.remote(0).rkey != key, &block[..1]), (is_renewed, &[1][..]));
+    }
+}
