@@ -6,14 +6,16 @@ target=$1
 version=0.4.52
 
 mdbook=$target/tools/bin/mdbook
-if ! "$mdbook" --version 2>/dev/null | grep -qF "v$version"; then
-    timeout 900 cargo install mdbook --version "$version" --locked --no-default-features --root "$target/tools"
-fi
+installed=$("$mdbook" --version 2>/dev/null) || installed=
+case $installed in
+*"v$version") ;;
+*) timeout 900 cargo install mdbook --version "$version" --locked --no-default-features --root "$target/tools" ;;
+esac
 
 # LinkChecker gives up the rights of root, so the copy is readable for all.
 book=$(mktemp -d)
 trap 'rm -rf "$book"' EXIT
-"$mdbook" build docs --dest-dir "$book/html" | tee "$book/log" 2>&1
+"$mdbook" build docs --dest-dir "$book/html"
 chmod -R a+rX "$book"
 
 printf '[AnchorCheck]\n' >"$book/linkcheckerrc"

@@ -27,7 +27,8 @@ printf 'Source: cmid\nPackage: cmid-tools\n' >"$top/debian/control"
 add() {
     install -m 755 -s "$programs/$1" "$root/usr/bin/$2"
     help2man --no-info --section 1 --version-string "$version" --name "$3" --source "cmid $version" \
-        "$root/usr/bin/$2" | gzip -9n >"$root/usr/share/man/man1/$2.1.gz"
+        --output "$root/usr/share/man/man1/$2.1" "$root/usr/bin/$2"
+    gzip -9n "$root/usr/share/man/man1/$2.1"
 }
 # rdma-core has programs of the first two names.
 add rping cmid-rping "ping-pong over RDMA read and write"
@@ -47,7 +48,8 @@ gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
 printf 'cmid (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz lists the changes.\n\n -- %s  %s\n' \
     "$version" "$maintainer" "$(date -R -r CHANGELOG.md)" | gzip -9n >"$doc/changelog.gz"
 # The programs load rdma-core's libraries themselves, so dpkg-shlibdeps does not find those.
-depends=$(cd "$top" && dpkg-shlibdeps -O root/usr/bin/* | sed -n 's/^shlibs:Depends=//p')
+(cd "$top" && dpkg-shlibdeps -O root/usr/bin/*) >"$top/libraries"
+depends=$(sed -n 's/^shlibs:Depends=//p' "$top/libraries")
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: cmid-tools
 Version: $version

@@ -18,18 +18,25 @@ show() {
 }
 # The texts of a chart, a line each. The first three are the names of the hosts; each row has two.
 texts() {
-    grep -o '>[^<>]*</text>'
+    grep -o '>[^<>]*</text>' "$1"
+}
+# charted FILE COMMAND...: the texts of what it prints, in /tmp/FILE.
+charted() {
+    file=$1
+    shift
+    "$@" >/tmp/dom
+    texts /tmp/dom >"/tmp/$file"
 }
 
 echo "a world with faults, to its end"
 faults=PowerLoss:server:3000000000,Pause:alice:9000000000,Loss:bob:12000000000
-natively 7 $(echo "$faults" | tr , ' ') | texts >/tmp/native
-show 60000 "$page#seed=7&speed=60&faults=$faults" | texts >/tmp/shown
+charted native natively 7 $(echo "$faults" | tr , ' ')
+charted shown show 60000 "$page#seed=7&speed=60&faults=$faults"
 diff /tmp/native /tmp/shown
 [ "$(wc -l </tmp/shown)" -gt 500 ]
 
 echo "the chart grows"
-show 5000 "$page#seed=7&speed=20&faults=$faults" | texts >/tmp/shown
+charted shown show 5000 "$page#seed=7&speed=20&faults=$faults"
 lines=$(wc -l </tmp/shown)
 [ "$lines" -gt 100 ] && [ "$lines" -lt 300 ]
 head -n "$lines" /tmp/native | diff - /tmp/shown
@@ -39,13 +46,14 @@ echo "a click crashes the server, and the page says how to repeat it"
     cat "$page"
     echo "<script>setTimeout(() => document.querySelector('[data-strike=\"Crash:server\"]').click(), 3000)</script>"
 } >/tmp/clicked.html
-show 60000 "/tmp/clicked.html#seed=8&speed=60" >/tmp/dom
-texts </tmp/dom >/tmp/shown
+charted shown show 60000 "/tmp/clicked.html#seed=8&speed=60"
 grep "fault: crash of server" /tmp/shown
 [ "$(grep -A 1000 "fault: crash of server" /tmp/shown | grep -c "is connected")" = 2 ]
 arguments=$(sed -n 's,.*id="command">cargo run -p cmid-browser -- \([^<]*\)</code>.*,\1,p' /tmp/dom)
-natively $arguments | texts | diff - /tmp/shown
+charted native natively $arguments
+diff /tmp/native /tmp/shown
 
 echo "what is wrong is said"
-show 10000 "$page#seed=-1" | grep 'id="failure">"-1" is no seed<'
+show 10000 "$page#seed=-1" >/tmp/dom
+grep 'id="failure">"-1" is no seed<' /tmp/dom
 echo "the page: $page"

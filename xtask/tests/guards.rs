@@ -12,8 +12,13 @@ const METHODS: usize = 42;
 /// Names at the root of `proto`.
 const NAMES: usize = 55;
 
-/// The Rust files below a folder of the workspace, with their text.
-fn files(folder: &str) -> Vec<(PathBuf, String)> {
+/// What may be on the left of a pipe in a script: `sh` loses its failure. They pass text on, or are asked until an answer
+/// comes; and `tar` finds what `dpkg-deb` has not finished.
+const PIPED: &str =
+    "[ apt-config cat date dd dmesg dpkg-deb echo find grep head ldd ls od printf rdma sed sort ss tail tar tc tr";
+
+/// The files of a type below a folder of the workspace, with their text.
+fn files(folder: &str, of_type: &str) -> Vec<(PathBuf, String)> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -21,7 +26,7 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == of_type) {
                 let text = fs::read_to_string(&path).unwrap();
                 files.push((path, text));
             }
@@ -38,7 +43,7 @@ fn falls(what: &str, found: usize, most: usize) {
 
 #[test]
 fn the_compiler_decides_what_it_inlines() {
-    let texts = files("proto/src").into_iter().chain(files("verbs/src"));
+    let texts = files("proto/src", "rs").into_iter().chain(files("verbs/src", "rs"));
     falls("inlining attributes", texts.map(|(_, text)| text.matches("#[inline").count()).sum(), INLINE);
 }
 
@@ -48,8 +53,43 @@ fn the_public_names_of_the_core_are_few() {
         let of_core = text.split("\nimpl ").filter(|block| block.starts_with("Core {"));
         of_core.map(|block| block.matches("\n    pub fn ").count()).sum::<usize>()
     };
-    falls("public methods of Core", files("proto/src/machine").iter().map(|(_, text)| methods(text)).sum(), METHODS);
+    falls(
+        "public methods of Core",
+        files("proto/src/machine", "rs").iter().map(|(_, text)| methods(text)).sum(),
+        METHODS,
+    );
     let root = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/src/lib.rs")).unwrap();
     let exports = root.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
     falls("names at the root", exports.map(|list| list.matches(',').count() + 1).sum(), NAMES);
+}
+
+/// The commands on the left of the pipes of a script, by their first words.
+fn piped(script: &str) -> Vec<String> {
+    let code = script.replace("\\\n", " ").replace("|\n", "| ").replace("$((", "");
+    let mut found = Vec::new();
+    for line in code.lines().filter(|line| !["#", "case "].iter().any(|word| line.trim_start().starts_with(word))) {
+        for (at, _) in line.match_indices(" | ") {
+            let begins = ["$(", "; ", "& ", "| ", "{ ", "if ", "until ", "while "];
+            let begin = begins.iter().filter_map(|mark| Some(line[..at].rfind(mark)? + mark.len())).max();
+            let first = line[begin.unwrap_or(0)..at].split_whitespace().find(|word| *word != "!").unwrap_or_default();
+            // A bar in a text, or between the patterns of a case.
+            let is_text = line[..at].matches('"').count() % 2 == 1
+                || (first.starts_with(['"', '\'']) && !first.starts_with("\"$"));
+            found.extend((!is_text).then(|| first.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_script_loses_the_failure_of_a_program() {
+    let scripts = ["tests", "xtask"].into_iter().flat_map(|folder| files(folder, "sh"));
+    let scripts: Vec<_> = scripts.map(|(path, text)| (path, piped(&text))).collect();
+    assert!(scripts.iter().map(|(_, found)| found.len()).sum::<usize>() > 20, "the pipes are not found");
+    for (path, found) in scripts {
+        let lost: Vec<_> = found.iter().filter(|first| !PIPED.split(' ').any(|name| name == *first)).collect();
+        assert!(lost.is_empty(), "{}: a pipe loses the failure of {lost:?}: write to a file", path.display());
+    }
+    let script = "a \"b | c\"\nif ! d $((1 + e)) |\n  \"$f\" \\\n g | h; fi\n{ i; } | j\n'' | *) ;;\n";
+    assert_eq!(piped(script), ["d", "\"$f\"", "}"]);
 }

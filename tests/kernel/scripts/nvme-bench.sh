@@ -6,10 +6,10 @@ start_kernel_initiator 1 128
 # kernel KIND SIZE DEPTH: IOPS, p50 and p99 in us, and processor time per command in us, user and system.
 kernel() {
     fio --name=x --filename=/dev/nvme0n1 --direct=1 --ioengine=io_uring --thread --rw="rand$1" --bs="$2" --iodepth="$3" \
-        --runtime=$seconds --time_based --percentile_list=50:99 --output-format=terse --terse-version=3 2>/tmp/errors |
-        awk -F';' -v at=$([ "$1" = read ] && echo 8 || echo 49) '{
-            iops = $at; sub(/.*=/, "", $(at + 10)); sub(/.*=/, "", $(at + 11)); sub(/%/, "", $88); sub(/%/, "", $89)
-            printf "%d %d %d %.0f\n", iops, $(at + 10), $(at + 11), ($88 + $89) * 10000 / iops }'
+        --runtime=$seconds --time_based --percentile_list=50:99 --output-format=terse --terse-version=3 >/tmp/figures 2>/tmp/errors || return
+    awk -F';' -v at=$([ "$1" = read ] && echo 8 || echo 49) '{
+        iops = $at; sub(/.*=/, "", $(at + 10)); sub(/.*=/, "", $(at + 11)); sub(/%/, "", $88); sub(/%/, "", $89)
+        printf "%d %d %d %.0f\n", iops, $(at + 10), $(at + 11), ($88 + $89) * 10000 / iops }' /tmp/figures
 }
 
 # ours KIND SIZE DEPTH: the same.
