@@ -13,6 +13,15 @@ const LOCAL: Access = Access::LOCAL_WRITE;
 const NONE: Access = Access::empty();
 
 #[test]
+fn the_flags_are_those_of_what_is_to_change() {
+    for bits in 0..=7 {
+        let of = |bit| bits & bit != 0;
+        let (buffer, pd, access) = (of(1).then_some(Bytes(2)), of(2).then_some(Use(1)), of(4).then_some(NONE));
+        assert_eq!(SmallChange { buffer, pd, access }.flags().bits(), bits);
+    }
+}
+
+#[test]
 fn a_change_takes_another_type_of_pd_or_comes_back() {
     let change: SmallChange = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
     let (back, reason) = change.clone().try_map_pd(|_| Err::<u8, _>(MemoryReason::Gone)).unwrap_err();

@@ -187,11 +187,11 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("not applicable: they are ibv_reg_mr with rights that one writes down"),
     behaviour(90, "rereg stage 1: only plain MRs").but("not applicable: no other MRs can be made"),
     behaviour(91, "rereg stage 2: unknown flags")
-        .also(&["proto/tests/memory/arguments.rs::arguments_of_the_library_that_contradict_each_other_are_no_change"])
-        .but("not applicable to a driver: flags follow from what is to change; raw ones are checked"),
+        .also(&["proto/tests/memory/arguments.rs::the_flags_are_those_of_what_is_to_change"])
+        .but("not applicable to a driver: flags follow from what is to change"),
     behaviour(92, "rereg stage 3: other memory that is NULL or empty"),
     behaviour(93, "rereg stage 4: rights without their flag")
-        .also(&["proto/tests/memory/arguments.rs::arguments_of_the_library_that_contradict_each_other_are_no_change"])
+        .also(&["proto/tests/memory/arguments.rs::the_flags_are_those_of_what_is_to_change"])
         .but("as behaviour 91"),
     behaviour(94, "rereg stage 5: ERR_DONT_FORK_NEW, the old registration is valid"),
     behaviour(95, "rereg stage 6: ERR_CMD, valid or not is up to errno and provider"),
@@ -204,8 +204,8 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         "rereg rule 2: ERR_CMD and EOPNOTSUPP of a provider without it harm nothing; registering anew instead",
     ),
     behaviour(101, "rereg rule 3: a PD that is NULL or of another device")
-        .also(&["proto/tests/memory/arguments.rs::arguments_of_the_library_that_contradict_each_other_are_no_change"])
-        .but("a missing PD cannot be written down; raw flags without one are refused"),
+        .also(&["proto/tests/memory/arguments.rs::the_flags_are_those_of_what_is_to_change"])
+        .but("a missing PD cannot be written down"),
     behaviour(102, "rereg rule 4: what has no flag is ignored; no rights are legal"),
     behaviour(103, "rereg rules 5 and 6: the iova is the address; the library's copy of the rights stays")
         .but("not applicable to a driver: an MR has no other iova, and no device here can do ON_DEMAND"),
