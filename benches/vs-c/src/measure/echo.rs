@@ -22,14 +22,10 @@ const LONG: u32 = 1600;
 pub(crate) const TITLE: &str = "An echo: messages, another crate, TCP";
 
 /// How it was measured, and what may be compared with what.
-pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: a client and a server on one wire in the VM, one virtual CPU, \
-    without KVM: soft-RoCE on both ends of a pair of veth, and TCP over the same pair. The server sends back what has arrived. One \
-    figure is the time of 1600 messages less that of 100, divided by 1500; all programs run in turns. The first table rows have one \
-    message of 64 bytes under way, the others eight of 4096 bytes, which is what the 8 receives of rdma-io's stream hold. Like is to \
-    be compared with like: `ibv_rc_pingpong -e` blocks in a read of one CQ and sees no end of the connection, cmid's data path and \
-    `Messages` on io-epoll wait in poll(2) for the CQ and for events, as TCP does there for its socket; the last three of each kind \
-    are on tokio, each on a runtime with one thread. `Messages` copies each message into and out of registered memory, counts \
-    credits and notices a peer that is gone. rdma-io's stream has no flow control of its own. TCP splits messages as it likes.";
+pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: client and server on one wire of the VM, soft-RoCE on both ends of a pair of veth, TCP over the same pair. \
+    A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` blocks \
+    in a read of one CQ and sees no end of the connection; poll(2) waits for the CQ and for events. `Messages` copies each message in and \
+    out, counts credits and notices a peer that is gone; rdma-io's stream, which holds eight receives, has no flow control of its own.";
 
 /// What waits, and how.
 struct Program {

@@ -165,10 +165,8 @@ const TITLE: &str = "Against C";
 fn about(cpus: usize) -> String {
     let cpus = if cpus == 1 { "one virtual CPU".to_owned() } else { format!("{cpus} virtual CPUs") };
     format!(
-        "`cargo xtask versus`: soft-RoCE in the VM, {cpus}, without KVM. Both sides are release builds, C's `cc -O2` \
-         (`benches/vs-c/c/`), cmid's with link-time optimisation as one codegen unit (`--profile bench`). Instructions in user space \
-         are callgrind's, counted for the same number of iterations on both sides, after a first part for warming up, \
-         which is not counted; they vary a little with the time, and the ratios' spread is shown. Under valgrind the \
-         clock is a system call and not a function of the vDSO."
+        "`cargo xtask versus`: soft-RoCE in the VM, {cpus}, without KVM. Release builds: C's `cc -O2` (`benches/vs-c/c/`), \
+         cmid's with link-time optimisation. Instructions in user space are callgrind's, after a warm-up that is not \
+         counted; they vary a little with the time. Under valgrind the clock is a system call."
     )
 }

@@ -35,12 +35,11 @@ const PEERS: &[Peer] = &[
 ];
 
 /// What is not in the table, and why; how the programs differ from those of cmid and C.
-pub(crate) const ABOUT: &str = "The jobs of the data path of the table above on other crates, each in a program of its own \
-    (`benches/peers/`), in the same VM. Their QP is connected to itself, because not all of the crates have connection \
-    management: a receive and a send are of one QP, as for cmid and C, whose server sends each message back. ibverbs 0.9.2 \
-    offers neither RDMA writes nor batches, rdma-io 0.0.2 no batches; both have only the classic calls. Of none does an MR wait \
-    for what is in flight. sideway's classic CQ polls one completion at a time in the jobs without batches. Instructions in \
-    user space, for each request or pair.";
+pub(crate) const ABOUT: &str = "Jobs of the data path of the table above on other crates (`benches/peers/`), in the same VM; their QP is \
+    connected to itself, so a receive and a send are of one QP. ibverbs 0.9.2 offers neither RDMA writes nor \
+    batches, rdma-io 0.0.2 no batches; both have only the classic calls. With none does an MR wait for what is in \
+    flight. sideway's classic CQ polls one completion at a time without batches. Instructions in user space, for \
+    each request or pair.";
 
 pub(crate) const TITLE: &str = "Against other crates";
 
