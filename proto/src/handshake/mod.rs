@@ -71,6 +71,7 @@
 mod dial;
 mod error;
 mod incoming;
+#[cfg(feature = "std")]
 mod options;
 mod serve;
 #[cfg(feature = "std")]
@@ -81,6 +82,7 @@ pub use crate::error::BoxError;
 pub use dial::{Dial, DialTo};
 pub use error::HandshakeError;
 pub use incoming::{Incoming, ReleasedIncoming};
+#[cfg(feature = "std")]
 pub use options::Options;
 pub use serve::Serve;
 #[cfg(feature = "std")]
