@@ -79,7 +79,7 @@ fn a_wait_is_cancelled_and_a_cq_of_a_shared_channel_is_refused() {
     assert_eq!(error.errno(), Errno::EINVAL);
 }
 
-/// The example of docs/data-path.md: siblings share a PD.
+/// As docs/data-path.md says: siblings share a PD.
 #[test]
 fn two_connections_of_sibling_devices_share_a_pd() {
     let host = host();

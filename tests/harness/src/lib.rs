@@ -56,6 +56,10 @@ mod documents {
     struct Migration;
     #[doc = include_str!("../../../docs/memory.md")]
     struct Memory;
+    #[doc = include_str!("../../../docs/data-path.md")]
+    struct DataPath;
+    #[doc = include_str!("../../../docs/trace.md")]
+    struct Trace;
     #[doc = include_str!("../../../docs/shutdown.md")]
     struct Shutdown;
 }
