@@ -92,6 +92,8 @@ impl Host {
             let (made, result) = self.device.make(kernel, None, begun);
             assert!(result.is_ok(), "{made:?}: {result:?}, and no request waits for it");
             self.note(&made, false);
+            // Calls that are late are made together: the order of their moves counts.
+            self.ledger.follow(&self.core);
             all.extend(made);
         }
         assert!(self.core.next().is_none(), "a call is due and is not to be made");
