@@ -180,12 +180,16 @@ impl Host {
         let Held { ack_token, owner, .. } = self.held.remove(at % self.held.len());
         say(|| format!("acks an event of {owner}"));
         let waited = self.core.waiting().any(|it| it == (owner, WaitsFor::Acks(RequestKind::Migrate)));
+        if waited && self.core.state(owner) == Some(State::Listening) {
+            // A listener moves without a call, so nothing would tell that it moves late.
+            self.is_late = false;
+            self.follow(kernel);
+        }
         assert_eq!(self.core.ack(ack_token), Ok(()), "an ack that is owed for {owner}");
         let made = self.follow(kernel);
-        // A call that is late is made later, and moves the events then. A listener moves without one.
-        let is_moved = !self.is_late || self.core.state(owner) == Some(State::Listening);
+        // A call that is late is made later, and moves the events then.
         if waited
-            && is_moved
+            && !self.is_late
             && made.is_empty()
             && !self.core.waiting().any(|it| it == (owner, WaitsFor::Acks(RequestKind::Migrate)))
         {
