@@ -265,7 +265,7 @@ const SLOW: &[Step] = &[
     step("posts and completions on soft-iWARP, over librdmacm", 40, siw(V6_12, Librdmacm, 300, POSTS)),
     step("calls that wait for a peer on soft-iWARP", 120, siw(V6_12, Own, 300, &["@kernel-iwarp-waits"])),
     step("calls of librdmacm that wait for a peer on soft-iWARP", 120, siw(V6_12, Librdmacm, 300, &["@kernel-iwarp-waits"])),
-    step("the core's tests and the bindings on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),
+    step("the tests of the core and the simulator, and the bindings, on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),
     step("a crate outside of the workspace on bare Debian 13", 300, Alone(|context| chroot::bare(context, include_str!("outside.sh")))),
     step("a world in a browser", 300, Alone(|context| chroot::bare(context, include_str!("browser.sh")))),
     step("what README names, with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
