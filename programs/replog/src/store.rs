@@ -1,5 +1,6 @@
 //! The log on the disk: a database of redb, which a separate thread writes.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +45,10 @@ impl Store {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}: select another --folder", folder.display()))?;
         let path = folder.join("log.redb");
-        let database = Database::create(&path).map_err(|error| explain(error.into(), folder))?;
+        if !path.exists() {
+            create(folder, &path).map_err(|error| explain(error, folder))?;
+        }
+        let database = Database::open(&path).map_err(|error| explain(error.into(), folder))?;
         let saved = load(&database).map_err(|error| explain(error, folder))?;
         let ((batches, to_store), (done, stored)) = (channel::<Batch>(), channel());
         let folder = folder.to_owned();
@@ -104,6 +108,21 @@ fn explain(error: redb::Error, folder: &Path) -> anyhow::Error {
         return anyhow!("no permission to write {folder}: select another --folder");
     }
     anyhow!("the database in {folder} fails: {error}")
+}
+
+/// Creates an empty database under its name at once: redb cannot open the file of a process that was killed while it
+/// created the database. Such a process leaves a file with another name, which has no records.
+#[allow(clippy::result_large_err, reason = "an error is the last thing that happens")]
+fn create(folder: &Path, path: &Path) -> Result<(), redb::Error> {
+    let file = tempfile::Builder::new().prefix("log.redb.").tempfile_in(folder)?;
+    drop(Database::create(file.path())?);
+    match file.persist_noclobber(path) {
+        // Another replica was faster: the caller meets its lock.
+        Err(failed) if failed.error.kind() == ErrorKind::AlreadyExists => {}
+        persisted => drop(persisted.map_err(|failed| failed.error)?),
+    }
+    // A vote that is stored must not go with the name of its file.
+    Ok(File::open(folder)?.sync_all()?)
 }
 
 #[allow(clippy::result_large_err, reason = "an error is the last thing that happens")]
