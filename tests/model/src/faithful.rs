@@ -51,7 +51,10 @@ fn step(world: &mut World, input: &mut Input<'_>) {
 fn rarely(world: &mut World, input: &mut Input<'_>) {
     // The choices below the pauses keep their numbers for the committed inputs.
     match input.below(256) {
-        224..232 => world.hosts[0].is_late ^= true,
+        224..232 => {
+            let late = !world.hosts[0].is_late;
+            world.hosts[0].be_late(&mut world.kernel, late);
+        }
         232..240 => drop(world.some_line(0, input).map(|line| world.hosts[0].pause(line))),
         240.. => world.hosts[0].resume(),
         choice => match choice % 4 {

@@ -82,6 +82,13 @@ impl Host {
         self.device.refusal = errno.map(|errno| (left, errno));
     }
 
+    /// Is late from now on, or makes up for it.
+    pub(crate) fn be_late(&mut self, kernel: &mut Kernel, is_late: bool) {
+        self.is_late = is_late;
+        self.follow(kernel);
+        self.look();
+    }
+
     /// Makes the calls that follow from the last step, unless it is late. Returns them.
     pub(crate) fn follow(&mut self, kernel: &mut Kernel) -> Vec<Made> {
         let mut all = Vec::new();

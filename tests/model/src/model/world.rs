@@ -170,9 +170,7 @@ impl World {
     pub(crate) fn settle(&mut self) {
         for host in &mut self.hosts {
             host.refuse(0, None);
-            host.is_late = false;
-            host.follow(&mut self.kernel);
-            host.look();
+            host.be_late(&mut self.kernel, false);
         }
         self.look();
         for step in 0.. {
