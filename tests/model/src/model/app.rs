@@ -76,7 +76,9 @@ impl Host {
         self.asked.insert(id, request);
         let waits = result == Ok(Progress::WhenAcked);
         assert_eq!(waits, self.owes_acks(id, &request), "{request:?} on {id}: {made:?}");
-        let is_told = self.core.waiting().any(|it| it == (id, WaitsFor::Acks(request.request_kind())));
+        // A call that is late is told first.
+        let told = |(of, it)| of == id && (it == WaitsFor::Acks(request.request_kind()) || it == WaitsFor::Call);
+        let is_told = self.core.waiting().any(told);
         assert!(!waits || (is_told && made.is_empty()), "{request:?} on {id} waits: {made:?}");
         let mut request_kind = request.request_kind();
         let mut group = None;
@@ -179,12 +181,13 @@ impl Host {
         }
         let Held { ack_token, owner, .. } = self.held.remove(at % self.held.len());
         say(|| format!("acks an event of {owner}"));
-        let waited = self.core.waiting().any(|it| it == (owner, WaitsFor::Acks(RequestKind::Migrate)));
-        if waited && self.core.state(owner) == Some(State::Listening) {
+        let moves = matches!(self.asked.get(&owner), Some(Request::Migrate { .. }));
+        if moves && self.core.state(owner) == Some(State::Listening) {
             // A listener moves without a call, so nothing would tell that it moves late.
             self.is_late = false;
             self.follow(kernel);
         }
+        let waited = self.core.waiting().any(|it| it == (owner, WaitsFor::Acks(RequestKind::Migrate)));
         assert_eq!(self.core.ack(ack_token), Ok(()), "an ack that is owed for {owner}");
         let made = self.follow(kernel);
         // A call that is late is made later, and moves the events then.

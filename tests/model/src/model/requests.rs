@@ -221,7 +221,10 @@ fn is_pending(core: &Core, deadline: &Deadline) -> bool {
             let waits = [WaitsFor::Acks(RequestKind::Migrate), WaitsFor::Call];
             core.waiting().any(|(id, it)| id == deadline.id && waits.contains(&it))
         }
-        RequestKind::Destroy => core.waiting().any(|it| it == (deadline.id, WaitsFor::Acks(RequestKind::Destroy))),
+        RequestKind::Destroy => {
+            let owes = core.id_info(deadline.id).is_some_and(|it| it.owed > 0);
+            owes && core.state(deadline.id) == Some(State::Destroying)
+        }
         RequestKind::GetRequest => {
             core.id_info(deadline.id).and_then(|it| it.sync_open) == Some(RequestKind::GetRequest)
         }
