@@ -205,6 +205,7 @@
 //!   it ([`Config::windows_without_range`]).
 //! - Each region and window has a key of its own; mlx5 gives the keys of those that are gone to later ones
 //!   ([`Config::reuses_keys`]).
+//! - The write of a peer is in memory when its key is checked, or later ([`Config::copies_late`]).
 #![forbid(unsafe_code)]
 
 mod data;

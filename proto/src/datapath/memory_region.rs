@@ -131,8 +131,8 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// # Errors
     /// `EBUSY` while a work request in flight names it, a window is bound to it that lets peers write, or another
     /// registration shares its memory ([`Memory`]). `EACCES` if peers may write to it, directly or through a
-    /// window ([`Access::lets_peers_write`]), also after a failed re-registration with such a right; use
-    /// [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
+    /// window ([`Access::lets_peers_write`]), also after a failed re-registration with such a right, and on soft-RoCE after
+    /// one in place that has taken it away ([`Region::is_exposed`](crate::memory::Region::is_exposed)); use [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
     fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
 
     /// Borrows the memory for writing. A peer that may read it sees the bytes in no particular order.

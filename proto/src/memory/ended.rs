@@ -28,8 +28,9 @@ pub struct Settled<B> {
     pub result: Result<Way, MemoryFailure>,
     /// The buffer that the device does not refer to: the old one if the new registration is valid; the new one if the
     /// old registration is valid and the device has no record of the new buffer. `None` if there was only one buffer,
-    /// if neither registration is valid, and if the provider failed to change the memory with an errno other than
-    /// EOPNOTSUPP. In the last two cases the region keeps both buffers until it is deregistered.
+    /// if neither registration is valid, if the provider failed to change the memory with an errno other than
+    /// EOPNOTSUPP, and if a packet of a peer may still be copied to the old one
+    /// ([`Region::in_doubt`](crate::memory::Region::in_doubt)). In the last three cases the region keeps both buffers until it is deregistered.
     pub buffer: Option<B>,
 }
 
@@ -38,6 +39,6 @@ pub struct Settled<B> {
 pub struct Returned<B> {
     /// The region's buffer.
     pub buffer: B,
-    /// The new buffer of a failed re-registration, if the device may have had a record of it.
+    /// The other buffer that the device may have accessed ([`Region::in_doubt`](crate::memory::Region::in_doubt)).
     pub other: Option<B>,
 }

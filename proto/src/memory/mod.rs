@@ -24,6 +24,7 @@
 //! # struct Use(u32);
 //! # impl Pd for Use {
 //! #     fn same_device(&self, _: &Self) -> bool { true }
+//! #     fn copies_late(&self) -> bool { false }
 //! # }
 //! let buffer = vec![0; 4096];
 //! let mut region: Region<Use, Vec<u8>, u32> = Region::register(Use(1), buffer, Access::LOCAL_WRITE).map_err(|(_, refused)| refused)?;

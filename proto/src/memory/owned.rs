@@ -5,6 +5,10 @@
 pub trait Pd: Clone {
     /// Whether both PDs belong to the same device.
     fn same_device(&self, other: &Self) -> bool;
+
+    /// Whether the device checks the key of a peer's packet and copies the packet later, and only a deregistration waits for
+    /// the copy, as soft-RoCE on several CPUs (`check_rkey`, `write_data_in`, `rxe_cleanup`).
+    fn copies_late(&self) -> bool;
 }
 
 /// The memory that a region keeps alive for the device.

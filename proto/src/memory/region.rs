@@ -39,9 +39,11 @@ pub struct Region<P, B, H> {
     change: Change<P, B>,
     /// The registration that the fallback made, while the old one exists too.
     new: Option<Registration<P, H>>,
-    /// The memory of a failed re-registration, of which the device may have a record. It is kept until no registration
-    /// is left.
+    /// Memory besides `buffer` that the device may access: of a failed re-registration, or what one in place has replaced
+    /// while a packet may be copied to it. It is kept until no registration is left.
     in_doubt: Option<B>,
+    /// Whether peers may be able to write, whatever the rights are.
+    exposed: bool,
     /// While a failed fallback is undone: the errno of its failure.
     undone_for: Option<Errno>,
 }
@@ -70,6 +72,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             change: Change { buffer: Some(buffer), pd: Some(pd), access: Some(access) },
             new: None,
             in_doubt: None,
+            exposed: false,
             undone_for: None,
         })
     }
@@ -241,11 +244,20 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.buffer.as_ref()
     }
 
-    /// Returns the memory of a failed re-registration of which the device may have a record. It is kept until the
-    /// region is deregistered. Until then a re-registration cannot change the memory.
+    /// Returns the memory of a failed re-registration of which the device may have a record, or the earlier memory after
+    /// one in place, if the device [copies late](Pd::copies_late) and peers could write to it. It is kept until the region is
+    /// deregistered. Until then a re-registration cannot change the memory.
     #[must_use]
     pub const fn in_doubt(&self) -> Option<&B> {
         self.in_doubt.as_ref()
+    }
+
+    /// Whether peers may be able to write to its memory although its rights do not include that: a re-registration with
+    /// that right has failed, or one in place has taken the right away on a device that [copies late](Pd::copies_late). A
+    /// packet of the peer may then still arrive. This ends with a deregistration, or a re-registration by [`Way::Anew`].
+    #[must_use]
+    pub const fn is_exposed(&self) -> bool {
+        self.exposed
     }
 
     /// Returns the valid registration. `None` also while a request is under way, because work requests that are posted

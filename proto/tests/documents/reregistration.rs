@@ -19,6 +19,10 @@ impl Pd for Domain {
     fn same_device(&self, _: &Self) -> bool {
         true
     }
+
+    fn copies_late(&self) -> bool {
+        false
+    }
 }
 
 struct Memory(&'static str);

@@ -60,6 +60,10 @@ impl Pd for Use {
     fn same_device(&self, other: &Self) -> bool {
         self.0.device == other.0.device
     }
+
+    fn copies_late(&self) -> bool {
+        false
+    }
 }
 
 /// Names of the memory that has been freed, in order.

@@ -6,6 +6,7 @@ mod arguments;
 mod cells;
 mod columns;
 mod domains;
+mod late;
 mod ledger;
 mod reregistration;
 mod rules;

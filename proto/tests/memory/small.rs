@@ -13,6 +13,10 @@ impl Pd for Use {
     fn same_device(&self, other: &Self) -> bool {
         (self == &ELSEWHERE) == (other == &ELSEWHERE)
     }
+
+    fn copies_late(&self) -> bool {
+        self == &ELSEWHERE
+    }
 }
 
 /// Memory of this many bytes.

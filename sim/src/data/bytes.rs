@@ -24,7 +24,7 @@ impl Mr {
     pub(super) fn own_bytes(&self, conflicts: fn(Access) -> bool) -> Result<Vec<u8>, Errno> {
         {
             let (machine, shared) = (self.machine(), self.fabric.shared());
-            if machine.access().ok_or(Errno::EINVAL)?.lets_peers_write() {
+            if machine.access().ok_or(Errno::EINVAL)?.lets_peers_write() || machine.is_exposed() {
                 return Err(Errno::EACCES);
             }
             if machine.buffer().is_some_and(Lent::is_shared) {

@@ -375,6 +375,14 @@ impl Memory {
         self.space.bytes_mut(keyed_range.stretch())
     }
 
+    /// The MR that a key of a peer gives access to.
+    pub(super) fn named_by(&self, key: u32) -> Option<MrHandle> {
+        match *self.keyed.get(&key)? {
+            Keyed::Mr(mr) => Some(mr),
+            Keyed::Mw(no) => self.windows.get(&no)?.bound.as_ref().map(|bound| bound.mr),
+        }
+    }
+
     fn local(&self, pd: PdNo, keyed_range: KeyedRange) -> Option<Hardware> {
         let Keyed::Mr(handle) = *self.keyed.get(&keyed_range.key)? else { return None };
         let hardware = self.mrs.get(&handle)?.hardware?;

@@ -19,6 +19,7 @@ pub(crate) mod fault;
 pub(crate) mod fork;
 pub(crate) mod ib_mw;
 mod inject;
+mod late;
 pub(crate) mod library;
 mod maxima;
 pub(crate) mod memory;

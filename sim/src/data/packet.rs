@@ -40,6 +40,11 @@ pub(crate) enum Transfer {
     Resend {
         qp: QpNo,
     },
+    /// A write has been copied to memory.
+    Copied {
+        qp: QpNo,
+        sequence: u64,
+    },
 }
 
 /// A request of a connected QP to its peer.

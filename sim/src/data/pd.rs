@@ -147,6 +147,10 @@ impl memory::Pd for PdUse {
     fn same_device(&self, other: &Self) -> bool {
         Weak::ptr_eq(&self.shared, &other.shared) && self.device == other.device
     }
+
+    fn copies_late(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.with(|world| world.config.copies_late))
+    }
 }
 
 impl Clone for PdUse {

@@ -8,6 +8,7 @@ use cmid_proto::datapath::{
 use cmid_proto::{Errno, Service, Time};
 
 use crate::data::completion::{CqState, Ready};
+use crate::data::late::Copying;
 use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
@@ -89,6 +90,8 @@ pub(crate) struct Pair {
     pub(super) posted_receives: u64,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
+    /// The packet before them, which is being copied.
+    pub(super) copying: Option<Copying>,
     /// Packets to the peer that have not arrived.
     pub(crate) unanswered: Vec<Packet>,
     /// Whether they are repeated after the timeout: a rule has lost the first one.
@@ -142,6 +145,7 @@ impl Pair {
             unpolled_receives: 0,
             posted_receives: 0,
             inbound: VecDeque::new(),
+            copying: None,
             unanswered: Vec::new(),
             repeats: false,
             last_arrival: Time::ZERO,

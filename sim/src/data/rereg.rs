@@ -72,6 +72,7 @@ impl World {
                     return Err(errno);
                 }
                 self.memory.dereg_mr(device.host, handle)?;
+                self.end_copies_to(handle);
             }
             Err(_) => self.destroy_after_removal()?,
         }

@@ -37,7 +37,8 @@ impl World {
             | Transfer::GiveUp { .. }
             | Transfer::NotReady { .. }
             | Transfer::Repeat { .. }
-            | Transfer::Resend { .. } => {}
+            | Transfer::Resend { .. }
+            | Transfer::Copied { .. } => {}
         }
     }
 

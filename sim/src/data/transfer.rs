@@ -10,13 +10,15 @@ use crate::data::queues::{Pair, Received, Sent};
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
-use crate::index::{CqNo, PdNo, QpNo};
+use crate::index::{CqNo, MrHandle, PdNo, QpNo};
 
 /// The result of a packet at its receiver.
 enum Handled {
     Answer(Result<Vec<u8>, WcStatus>),
     /// No receive is posted: the sender retries until one is.
     NotReady(Operation),
+    /// A write to this region is copied later.
+    Later(MrHandle, Operation),
 }
 
 impl World {
@@ -29,6 +31,7 @@ impl World {
             Transfer::NotReady { qp, sequence } => self.peer_is_not_ready(qp, sequence),
             Transfer::Repeat { to, from, sequence } => self.repeat(to, from, sequence),
             Transfer::Resend { qp } => self.resend(qp),
+            Transfer::Copied { qp, sequence } => self.copy_due(qp, sequence),
         }
     }
 
@@ -52,7 +55,7 @@ impl World {
             if !matches!(pair.state, PairState::Rtr | PairState::Rts) {
                 return;
             }
-            if pair.inbound.front().is_none_or(|packet| packet.waits) {
+            if pair.copying.is_some() || pair.inbound.front().is_none_or(|packet| packet.waits) {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
@@ -61,6 +64,9 @@ impl World {
                 Handled::Answer(result) => result,
                 Handled::NotReady(operation) => {
                     return self.not_ready(qp, Packet { from, to, sequence, operation, sources, rnr_naks, waits });
+                }
+                Handled::Later(mr, operation) => {
+                    return self.copy_later(qp, mr, Packet { from, to, sequence, operation, sources, rnr_naks, waits });
                 }
             };
             let failed = result.is_err();
@@ -86,18 +92,18 @@ impl World {
                 Handled::NotReady(Operation::Write(range, bytes, Some(extra)))
             }
             Operation::Write(range, bytes, extra) => {
-                let Some(memory) = self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE) else {
+                if self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE).is_none() {
                     // As rxe: the receive is taken before the key is checked, and ends with the error.
                     if let Some(extra) = extra {
                         self.receive_immediate(qp, Err(WcStatus::REM_ACCESS_ERR), extra);
                     }
                     return refused;
-                };
-                memory.copy_from_slice(&bytes);
-                if let Some(extra) = extra {
-                    let put = Put { byte_len: count(bytes.len()), scatter: Vec::new() };
-                    self.receive_immediate(qp, Ok(put), extra);
                 }
+                if let Some(mr) = self.memory.named_by(range.key).filter(|_| self.config.copies_late) {
+                    return Handled::Later(mr, Operation::Write(range, bytes, extra));
+                }
+                self.copy(range.addr, &bytes);
+                self.written(qp, &bytes, extra);
                 Handled::Answer(Ok(Vec::new()))
             }
             Operation::Read(range) => match self.memory.for_remote(qp, pd, range, Access::REMOTE_READ) {
@@ -138,6 +144,14 @@ impl World {
             self.qp_to_error(qp);
         }
         Handled::Answer(answer)
+    }
+
+    /// A write has been copied.
+    pub(super) fn written(&mut self, qp: QpNo, bytes: &[u8], extra: Option<Extra>) {
+        if let Some(extra) = extra {
+            let put = Put { byte_len: count(bytes.len()), scatter: Vec::new() };
+            self.receive_immediate(qp, Ok(put), extra);
+        }
     }
 
     /// Executes a write with immediate data. It consumes a receive, and does not use the memory of the receive.
@@ -225,6 +239,7 @@ impl World {
 
     /// Moves a QP to its error state: flushes all posted work requests, and leaves arrived packets unanswered.
     pub(crate) fn qp_to_error(&mut self, qp: QpNo) {
+        let copied = self.copied(qp);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let is_new = pair.state != PairState::Err;
         pair.state = PairState::Err;
@@ -244,7 +259,7 @@ impl World {
         self.queues.recall(qp, peer);
         self.flush_sends(qp);
         self.flush_receives(qp);
-        for packet in inbound {
+        for packet in copied.into_iter().chain(inbound) {
             self.lose(packet);
         }
     }
@@ -267,6 +282,7 @@ impl World {
             }
             return;
         }
+        let copied = self.copied(qp);
         let pair = self.queues.pairs.remove(&qp);
         self.queues.leave(qp, pair.as_deref(), remove_completions);
         self.sweep = true;
@@ -278,7 +294,7 @@ impl World {
         }
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
-        for packet in pair.inbound {
+        for packet in copied.into_iter().chain(pair.inbound) {
             self.lose(packet);
         }
     }
@@ -312,8 +328,8 @@ impl World {
         Ok(count)
     }
 
-    /// Copies bytes at a poll. Counts a copy to an address that is no longer mapped.
-    fn copy(&mut self, addr: u64, bytes: &[u8]) {
+    /// Copies bytes at a poll, or of a write. Counts a copy to an address that is no longer mapped.
+    pub(super) fn copy(&mut self, addr: u64, bytes: &[u8]) {
         match self.memory.space.bytes_mut(Stretch { addr, len: bytes.len() }) {
             Some(memory) => memory.copy_from_slice(bytes),
             None => self.counters.copied_to_freed += u64::from(!bytes.is_empty()),

@@ -5,6 +5,8 @@
 //! bound to it; the device does not look. Peers invalidate windows at any time. A registration that is reported as valid exists at the
 //! device. Memory is returned once. After any failures everything is deregistered and deallocated at the end.
 //!
+//! Some devices check the key of a peer's packet and copy it later; only a deregistration waits for that.
+//!
 //! Regions share memory, each by a handle of its own, to which all of this applies. A slice of a region is granted only if
 //! nothing else writes to the memory: no request, no peer, and no other region (shared.rs).
 
@@ -37,7 +39,7 @@ const ENOUGH: usize = 8;
 /// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new();
+    let mut world = World::new(input.once_in(2));
     while !input.is_over() {
         world.step(&mut input);
         world.look();
@@ -75,16 +77,16 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(copies_late: bool) -> Self {
         let live = || {
             let mut domain = Domain::alloc();
             assert!(domain.handle_outcome(Ok(())).is_ok());
             RefCell::new(domain)
         };
         World {
-            pds: (0..PDS).map(|number| Rc::new(Slot { number, domain: live() })).collect(),
+            pds: (0..PDS).map(|number| Rc::new(Slot { number, domain: live(), copies_late })).collect(),
             members: Vec::new(),
-            device: Device::default(),
+            device: Device::new(copies_late),
             windows: Windows::default(),
             outside: BTreeMap::new(),
             flights: VecDeque::new(),
@@ -283,6 +285,10 @@ impl World {
             let refused = matches!(Code::from_raw(reply.code), Code::Input | Code::DontForkNew)
                 || (Code::from_raw(reply.code), reply.errno) == (Code::Cmd, cmid_proto::Errno::EOPNOTSUPP);
             member.in_doubt |= other && !refused;
+        }
+        if valid == Valid::New && other && settled.buffer.is_none() {
+            assert!(self.device.copies_late, "memory is replaced and does not come back");
+            member.in_doubt = true;
         }
         let usable = !self.removed && valid != Valid::Neither;
         assert_eq!(member.region.state() == MrState::Registered, usable, "{valid:?}: {:?}", member.region);

@@ -67,6 +67,7 @@ use crate::raw;
 ///    its rights when the MR loses them, so the MR loses none while a window may be bound to it.
 /// 4. *Uncertain memory is kept.* After a failed re-registration the device may refer to the old or the new memory.
 ///    Both are kept until `ibv_dereg_mr` has succeeded, unless it is certain that the device does not know the new one.
+///    Likewise where soft-RoCE may still copy a packet whose right is gone ([`memory::Region::is_exposed`]).
 /// 5. *Leaks are deliberate.* If `ibv_dereg_mr` fails at the drop, it is repeated as above. Memory is leaked if it
 ///    never succeeds, or fails after the device is gone. Memory that a leaked QP names is never freed.
 /// 6. *A key that is used again is harmless.* If a peer uses a key that now belongs to another registration, it
@@ -84,8 +85,7 @@ use crate::raw;
 /// object of this crate; requests are refused ([`memory::MemoryReason::OtherProcess`]). This crate does not call `ibv_fork_init`. On kernels before 5.12 the child may
 /// then get a registered page when the parent writes to it (ibv_fork_init(3)). In a program that calls it, a
 /// re-registration can fail with `ERR_DONT_FORK_NEW` or `ERR_DO_FORK_OLD`. After the latter the new registration is
-/// valid. After the former the counts of libibverbs are wrong (`ibv_madvise_range`), and later registrations may be
-/// shared with children.
+/// valid. After the former the counts of libibverbs are wrong (`ibv_madvise_range`): children may share later ones.
 ///
 /// # What does not compile
 ///

@@ -10,7 +10,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{
     Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, WcOpcode,
 };
-use cmid_proto::memory::Bind;
+use cmid_proto::memory::{Bind, Pd as _};
 
 use crate::accounting::kind::Kind;
 use crate::data::parked::TryEnd;
@@ -79,7 +79,7 @@ impl Lent {
     /// invalidation by this side nor a deallocation waits for the copy, but a deregistration does (`rxe_cleanup`).
     fn settle(&mut self, pd: &PdUse) -> bool {
         let piece = self.part.block_mut().and_then(Block::piece_mut);
-        piece.is_none_or(|piece| !self.is_written || !pd.inner().copies_late() || piece.renew())
+        piece.is_none_or(|piece| !self.is_written || !pd.copies_late() || piece.renew())
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) struct PdInner {
     parked: Parked<dyn TryEnd + Send>,
     /// The windows that may be bound to its MRs.
     bindings: Mutex<Bindings>,
+    copies_late: bool,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -54,6 +55,7 @@ unsafe impl Sync for PdInner {}
 
 impl Pd {
     pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
+        let copies_late = context.query()?.vendor_id == RXE_VENDOR_ID;
         let mut domain = Domain::alloc();
         // SAFETY: the context is open.
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
@@ -61,7 +63,7 @@ impl Pd {
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
         let bindings = Mutex::new(Bindings::new());
-        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, bindings, context })))
+        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, bindings, copies_late, context })))
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -136,11 +138,6 @@ impl PdInner {
         self.context.set_gone();
     }
 
-    /// Whether its device may write to memory after the end of a key that gave access to it: soft-RoCE.
-    pub(crate) fn copies_late(&self) -> bool {
-        self.context.query().is_ok_and(|attr| attr.vendor_id == RXE_VENDOR_ID)
-    }
-
     /// Whether its device has been removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.context.is_gone()
@@ -188,6 +185,10 @@ impl PdUse {
 impl memory::Pd for PdUse {
     fn same_device(&self, other: &Self) -> bool {
         self.is_on(other.0.context.verbs())
+    }
+
+    fn copies_late(&self) -> bool {
+        self.0.copies_late
     }
 }
 

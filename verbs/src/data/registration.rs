@@ -56,8 +56,6 @@ pub(crate) struct Registration {
     handle: Option<Handle>,
     /// The PD of the valid registration, or of the last valid one.
     pd: Arc<PdInner>,
-    /// Whether peers may be able to write to the memory, because a re-registration with that right has failed.
-    exposed: bool,
 }
 
 impl Registration {
@@ -73,7 +71,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => {
@@ -99,18 +97,12 @@ impl Registration {
                 MemoryFailure { step: MemoryStep::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
             return Reregistered { result: Err(failure.into()), buffer: change.buffer };
         }
-        let access = change.access;
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
         if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
         }
         match self.run() {
             Ok(Some(Ended::Reregistered(settled))) => {
-                self.exposed = match settled.result {
-                    Ok(Way::Anew) => false,
-                    Ok(Way::InPlace) => self.exposed && access.is_none(),
-                    Err(_) => self.exposed || access.is_some_and(Access::lets_peers_write),
-                };
                 let buffer = settled.buffer.map(Pinned::release);
                 Reregistered { result: settled.result.map_err(MemoryError::from), buffer }
             }
@@ -220,7 +212,7 @@ impl Registration {
 
     /// Whether peers may be able to write to it although its access does not include that right.
     pub(crate) fn is_exposed(&self) -> bool {
-        self.exposed
+        self.region.is_exposed()
     }
 
     /// Whether work that is in flight for ever names it.

@@ -5,8 +5,8 @@ use crate::memory::outcome::may_know_new;
 use crate::memory::region::{Region, Registration};
 use crate::memory::rules::Input;
 use crate::memory::{
-    Buffer, Code, Ended, Fallback, Keys, MemoryFailure, MemoryFault, MemoryRequest, MemoryStep, MrState, Pd, Reply,
-    Returned, Settled, Valid, Way, valid_after,
+    Access, Buffer, Code, Ended, Fallback, Keys, MemoryFailure, MemoryFault, MemoryRequest, MemoryStep, MrState, Pd,
+    Reply, Returned, Settled, Valid, Way, valid_after,
 };
 
 impl<P: Pd, B: Buffer, H> Region<P, B, H> {
@@ -52,6 +52,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
         let buffer = match valid {
             Valid::Old if may_know_new(code, reply.errno) => {
+                self.exposed |= self.change.access.is_some_and(Access::lets_peers_write);
                 self.in_doubt = self.drop_change().or_else(|| self.in_doubt.take());
                 None
             }
@@ -80,7 +81,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         match from {
             MrState::Retiring => {
                 self.old = self.new.take();
-                self.way = Way::Anew;
+                (self.way, self.exposed) = (Way::Anew, false);
                 let buffer = self.take_over();
                 Some(Ended::Reregistered(Settled { result: Ok(Way::Anew), buffer }))
             }
@@ -124,9 +125,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Applies the change to the old registration, as a successful `ibv_rereg_mr` does. Returns the old buffer.
+    /// Applies the change to the old registration, as a successful `ibv_rereg_mr` does. Returns the old buffer, unless a
+    /// packet of a peer may still be copied to it.
     fn apply(&mut self, keys: Keys) -> Option<B> {
+        let mut is_late = false;
         if let Some(old) = &mut self.old {
+            is_late = (self.exposed || old.access.lets_peers_write()) && old.pd.copies_late();
+            self.exposed = is_late || self.exposed && self.change.access.is_none();
             old.keys = keys;
             if let Some(pd) = self.change.pd.take() {
                 old.pd = pd;
@@ -135,7 +140,12 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 old.access = access;
             }
         }
-        self.take_over()
+        let before = self.take_over();
+        if !is_late {
+            return before;
+        }
+        self.in_doubt = before.or_else(|| self.in_doubt.take());
+        None
     }
 
     /// Replaces the region's buffer by the new one, if there is one. Returns the previous buffer.

@@ -44,6 +44,7 @@ impl Chaos {
             lock_limit: dice.of(&[None, Some(8 * 4096)]),
             copy_at_poll: dice.roll(2) == 0,
             completions_outlive_qp: dice.roll(2) == 0,
+            copies_late: dice.roll(2) == 0,
             destroy_after_removal: true,
             ..Config::default()
         };

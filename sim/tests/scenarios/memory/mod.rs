@@ -5,6 +5,7 @@ mod calls;
 mod chaos;
 mod copies;
 mod cq_room;
+mod late;
 mod outcomes;
 mod pins;
 mod reach;

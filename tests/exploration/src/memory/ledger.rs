@@ -62,6 +62,10 @@ impl Pd for Use {
     fn same_device(&self, _: &Self) -> bool {
         true
     }
+
+    fn copies_late(&self) -> bool {
+        false
+    }
 }
 
 /// A buffer.

@@ -1,6 +1,6 @@
 //! The device under memory regions: the true PD and memory of each registration, independent of reported results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Keys, Provider, Reply};
@@ -32,6 +32,10 @@ pub(crate) struct Device {
     pub(crate) entries: BTreeMap<u32, Entry>,
     /// The registration that each bound window belongs to, and the key of the window.
     windows: BTreeMap<usize, (u32, u32)>,
+    /// Whether it checks the key of a packet and copies the packet later, also after a change of the registration.
+    pub(crate) copies_late: bool,
+    /// The registrations whose keys were checked, each with the memory that a packet may be copied to.
+    pub(crate) late: BTreeSet<(u32, u32)>,
     next: u32,
 }
 
@@ -49,6 +53,10 @@ const UNKNOWN: i32 = -9;
 const HALF_WAY: [Errno; 3] = [Errno::EIO, Errno::ENOMEM, Errno(0)];
 
 impl Device {
+    pub(crate) fn new(copies_late: bool) -> Self {
+        Device { copies_late, ..Device::default() }
+    }
+
     fn keys(&mut self) -> Keys {
         self.next += 1;
         Keys { lkey: self.next, rkey: self.next ^ 0x8000_0000 }
@@ -106,6 +114,9 @@ impl Device {
         let reached = matches!(code, CMD | CMD_AND_DO_FORK_NEW) && (code, errno) != (CMD, Errno::EOPNOTSUPP);
         let fresh = if all { Some(self.keys()) } else { None };
         let entry = self.entries.get_mut(&handle).expect("only what is there is re-registered");
+        if self.copies_late && entry.access.lets_peers_write() {
+            self.late.insert((handle, entry.memory));
+        }
         *entry = Entry {
             pd: wanted.pd.filter(|_| pd).unwrap_or(entry.pd),
             memory: wanted.memory.filter(|_| memory).unwrap_or(entry.memory),
@@ -148,6 +159,7 @@ impl Device {
             return Err([Errno::EBUSY, Errno::EINVAL, Errno::EIO, Errno(0)][input.below(4)]);
         }
         self.entries.remove(&handle);
+        self.late.retain(|(copied, _)| *copied != handle);
         Ok(())
     }
 }

@@ -40,8 +40,10 @@ impl World {
         }
     }
 
-    /// Where a slice is granted, nothing else writes.
+    /// Where a slice is granted, nothing else writes. What a packet is copied to is not let go.
     pub(super) fn look_at_slices(&self) {
+        let gone = self.device.late.iter().find(|(_, memory)| self.outside.contains_key(memory));
+        assert_eq!(gone, None, "a packet to the registration is copied to memory that was let go");
         for at in 0..self.members.len() {
             let Some(memory) = self.sliced(at) else { continue };
             for (number, written) in self.written_by_others() {
@@ -54,7 +56,7 @@ impl World {
     /// The memory of a region that lends a slice to the program, as the devices decide (`Mr::slice`).
     fn sliced(&self, at: usize) -> Option<&Memory> {
         let region = &self.members[at].region;
-        let is_private = !region.access()?.lets_peers_write();
+        let is_private = !region.access()?.lets_peers_write() && !region.is_exposed();
         let memory = region.buffer()?;
         (is_private && memory.is_alone() && self.traffic(at) == Traffic::Quiet).then_some(memory)
     }
@@ -69,10 +71,13 @@ impl World {
             let referred = [Some(entry.memory), entry.known].into_iter().flatten();
             referred.map(move |memory| (memory, format!("a peer writes to memory {memory} of registration {key}")))
         });
+        let late = self.device.late.iter();
+        let late =
+            late.map(|(key, memory)| (*memory, format!("a packet to registration {key} is copied to memory {memory}")));
         let polled = self.flights.iter().filter_map(|flight| match flight.work {
             Work::Receive(memory) => Some((memory, format!("a poll writes to memory {memory}"))),
             Work::Bind(..) | Work::Invalidate(_) | Work::Nothing => None,
         });
-        by_peers.chain(polled).collect()
+        by_peers.chain(late).chain(polled).collect()
     }
 }

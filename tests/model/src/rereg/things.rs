@@ -13,6 +13,7 @@ pub(super) const PDS: usize = 4;
 pub(super) struct Slot {
     pub(super) number: usize,
     pub(super) domain: RefCell<Domain>,
+    pub(super) copies_late: bool,
 }
 
 /// One use of a PD. The reference count counts uses independently of the state machine.
@@ -40,6 +41,10 @@ impl fmt::Debug for Use {
 impl Pd for Use {
     fn same_device(&self, other: &Self) -> bool {
         (self.0.number == PDS - 1) == (other.0.number == PDS - 1)
+    }
+
+    fn copies_late(&self) -> bool {
+        self.0.copies_late
     }
 }
 

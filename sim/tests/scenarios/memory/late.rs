@@ -1,0 +1,98 @@
+//! Writes that the device copies later than it checks their keys: only a deregistration waits.
+
+use cmid_proto::datapath::{CompletionQueue, Memory, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_sim::{Change, Completion, Remote, Returned, Way, WcStatus};
+
+use super::*;
+use crate::common::{Pair, SECOND};
+
+const OLD: [u8; 8] = [1; 8];
+const NEW: [u8; 8] = [2; 8];
+
+/// A region that the peer has a packet for: its key is checked, and it is not copied.
+fn under_way(rereg: Rereg, buffer: impl Into<Buffer>) -> (Env, Pair, Mr) {
+    let config = Config { rereg, copies_late: true, ..Config::default() };
+    let latency = config.latency;
+    let mut env = Env::with(config);
+    let mut pair = env.established_with_qps();
+    let here = pair.client_qp.pd.register(NEW, Access::empty()).unwrap();
+    let there = pair.server_qp.pd.register(buffer, RW).unwrap();
+    let to = Remote { addr: there.addr(), rkey: there.rkey() };
+    pair.client_qp.qp.post_send(SendWr::write(1, here.sge(0..8), to)).unwrap();
+    env.fabric.advance_by(latency);
+    assert_eq!(bytes(&there), OLD);
+    (env, pair, there)
+}
+
+fn bytes(mr: &Mr) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    mr.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// The packet is copied, if it was not. The peer has its completion.
+#[track_caller]
+fn later(env: &Env, pair: &mut Pair) {
+    env.fabric.advance_by(SECOND);
+    let mut done = [Completion::default(); 2];
+    assert_eq!(pair.client_qp.send_cq.poll(&mut done), Ok(1));
+    assert_eq!((done[0].wr_id, done[0].status), (1, WcStatus::SUCCESS));
+    assert_eq!(env.fabric.counters().copied_to_freed, 0);
+}
+
+fn owned() -> Change {
+    Change::default().to_access(Access::LOCAL_WRITE)
+}
+
+/// A program that had a slice would see it change.
+#[test]
+fn a_packet_arrives_after_its_right_was_taken_away_in_place_and_no_slice_is_given() {
+    for rereg in [Rereg::PdAccess, Rereg::All] {
+        let (env, mut pair, mut mr) = under_way(rereg, OLD);
+        assert_eq!(mr.reregister(owned(), Policy::default()).result, Ok(Way::InPlace));
+        assert_eq!((mr.access(), bytes(&mr)), (Some(Access::LOCAL_WRITE), OLD));
+        let refused = |mr: &mut Mr| [mr.slice().map(drop), mr.slice_mut().map(drop)];
+        assert_eq!(refused(&mut mr), [Err(Errno::EACCES); 2]);
+        later(&env, &mut pair);
+        assert_eq!(bytes(&mr), NEW);
+        // Nothing has told this side so.
+        assert_eq!(refused(&mut mr), [Err(Errno::EACCES); 2]);
+        assert_eq!(returned(mr).buffer, NEW);
+    }
+}
+
+#[test]
+fn a_deregistration_waits_for_the_packet() {
+    let (env, mut pair, mr) = under_way(Rereg::PdAccess, OLD);
+    assert_eq!(returned(mr).buffer, NEW);
+    later(&env, &mut pair);
+
+    // So does the fallback.
+    let (env, mut pair, mut mr) = under_way(Rereg::None, OLD);
+    assert_eq!(mr.reregister(owned(), ANEW).result, Ok(Way::Anew));
+    assert_eq!(mr.slice_mut().map(|mut slice| slice.copy_within(4.., 0)), Ok(()));
+    assert_eq!(mr.slice().map(|slice| slice.to_vec()), Ok(NEW.to_vec()));
+    later(&env, &mut pair);
+}
+
+#[test]
+fn memory_that_is_replaced_in_place_comes_back_with_the_deregistration() {
+    let (env, mut pair, mut mr) = under_way(Rereg::All, OLD);
+    let Reregistered { result, buffer } = mr.reregister(owned().to_buffer([3; 8]), Policy::default());
+    assert_eq!((result, buffer, bytes(&mr)), (Ok(Way::InPlace), None, [3; 8]));
+    let Returned { buffer, other } = returned(mr);
+    assert!(buffer == [3; 8] && other.is_some_and(|other| other == NEW));
+    later(&env, &mut pair);
+}
+
+#[test]
+fn memory_that_is_shared_is_the_others_after_the_deregistration() {
+    let shared = Buffer::from(OLD).share();
+    let (env, mut pair, mut mr) = under_way(Rereg::PdAccess, shared.clone());
+    let mut other = pair.server_qp.pd.register(shared, Access::LOCAL_WRITE).unwrap();
+    assert_eq!(mr.reregister(owned(), Policy::default()).result, Ok(Way::InPlace));
+    assert_eq!(other.slice().map(drop), Err(Errno::EBUSY));
+    drop(mr);
+    assert_eq!(other.slice().map(|slice| slice.to_vec()), Ok(NEW.to_vec()));
+    later(&env, &mut pair);
+}
