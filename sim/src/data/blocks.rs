@@ -84,6 +84,14 @@ impl Piece {
         }
     }
 
+    /// Registers its memory anew, and takes the bytes: the device has copied all that comes by the earlier keys. Returns false
+    /// if it has the earlier registrations.
+    pub(super) fn renew(&mut self) -> bool {
+        let is_anew = Arc::get_mut(&mut self.mrs).is_some_and(|mrs| mrs.iter_mut().all(Mr::renew));
+        self.load();
+        is_anew
+    }
+
     /// Returns the registration on a domain; another one if there is none, which the post refuses.
     fn mr(&self, pd: Option<PdNo>) -> Option<&Mr> {
         self.mrs.iter().find(|mr| pd.is_some_and(|pd| mr.is_on(pd))).or(self.mrs.first())

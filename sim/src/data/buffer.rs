@@ -79,10 +79,12 @@ impl Buffer {
 
     /// Returns the buffer of a registration that is over. Counts one that the device still refers to.
     pub(super) fn given_back(lent: &Lent, shared: &Shared) -> Self {
-        if let Some((buffer, range)) = &lent.shared {
-            return Buffer(Kind::Shared(buffer.clone(), range.clone()));
-        }
-        Buffer(Kind::Owned(unmap(shared, lent.stretch)))
+        Buffer::again(lent).unwrap_or_else(|| Buffer(Kind::Owned(unmap(shared, lent.stretch))))
+    }
+
+    /// The same memory for another registration, if it is shared.
+    pub(super) fn again(lent: &Lent) -> Option<Self> {
+        lent.shared.as_ref().map(|(buffer, range)| Buffer(Kind::Shared(buffer.clone(), range.clone())))
     }
 }
 

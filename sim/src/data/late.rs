@@ -17,7 +17,7 @@ impl World {
     /// Begins to copy a write. The packets behind it wait.
     pub(super) fn copy_later(&mut self, qp: QpNo, mr: MrHandle, packet: Packet) {
         let copied = Transfer::Copied { qp, sequence: packet.sequence };
-        self.timers.arm(self.now.after(self.config.latency), Due::Data(copied));
+        self.timers.arm(self.now.after(self.config.latency.saturating_mul(4)), Due::Data(copied));
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
             pair.copying = Some(Copying { packet, mr });
         }

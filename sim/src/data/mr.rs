@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{self, Flag, Length, MemoryRegion, OfPd, PostReason, Sge};
 use cmid_proto::memory::{
-    self, Access, Ended, MemoryCall, MemoryError, MemoryFault, MemoryOutcome, MemoryRefused, MemoryRequest,
+    self, Access, Ended, Fallback, MemoryCall, MemoryError, MemoryFault, MemoryOutcome, MemoryRefused, MemoryRequest,
     MemoryTarget, MrState, Policy, Region, Returned, Traffic, Way,
 };
 
@@ -71,6 +71,13 @@ impl Mr {
             Ok(_) => Err((Buffer::from([]), impossible(MemoryRequest::Register, &machine).into())),
             Err(fault) => Err((Buffer::from([]), fault.into())),
         }
+    }
+
+    /// Registers the same memory anew, which others may share. Returns false if it has the earlier registration.
+    pub(super) fn renew(&mut self) -> bool {
+        let Some(buffer) = self.machine().buffer().and_then(Buffer::again) else { return false };
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        self.reregister(Change::default().to_buffer(buffer), policy).result == Ok(Way::Anew)
     }
 
     /// Returns a part of it for a work request of a queue of this domain, which needs these rights.

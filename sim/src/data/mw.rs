@@ -2,10 +2,13 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, Sge, WcOpcode};
-use cmid_proto::memory;
+use cmid_proto::datapath::{
+    Access, Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, Sge, WcOpcode,
+};
+use cmid_proto::memory::{self, Pd as _};
 
 use crate::data::action::{Action, Command, Local};
 use crate::data::blocks::{self, Piece, loaded_part};
@@ -33,10 +36,27 @@ pub struct Mw {
     pd: PdUse,
     /// Whether it is deallocated.
     over: bool,
-    /// The parts to which it may be bound, each with the remote key of the bind.
-    parts: Vec<(u32, Part<Piece>)>,
+    parts: Vec<LentPart>,
     /// The last request of each QP that names it.
     requests: Vec<(QpNo, u64)>,
+}
+
+/// A part to which a window may be bound.
+#[derive(Debug)]
+struct LentPart {
+    /// The remote key of the bind.
+    rkey: u32,
+    part: Part<Piece>,
+    /// Whether it lets the peer write.
+    is_written: bool,
+}
+
+impl LentPart {
+    /// Ends what the device may still write, as in `cmid-verbs`.
+    fn settle(&mut self, pd: &PdUse) -> bool {
+        let piece = self.part.block_mut().and_then(Block::piece_mut);
+        piece.is_none_or(|piece| !self.is_written || !pd.copies_late() || piece.renew())
+    }
 }
 
 impl Mw {
@@ -56,9 +76,10 @@ impl MemoryWindow for Mw {
         let at = self.fabric.with(|world| {
             let bindings = world.domains.bindings(self.pd.no);
             let is_bound = |rkey| bindings.as_ref().is_some_and(|bindings| bindings.is_bound(self.no.0, rkey));
-            self.parts.iter().position(|(rkey, _)| !is_bound(*rkey))
+            self.parts.iter().position(|lent| !is_bound(lent.rkey))
         })?;
-        Some(loaded_part(self.parts.remove(at).1))
+        let is_over = self.parts.get_mut(at)?.settle(&self.pd);
+        is_over.then(|| loaded_part(self.parts.remove(at).part))
     }
 
     fn rkey(&self) -> u32 {
@@ -87,11 +108,8 @@ impl MemoryWindow for Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        if self.over {
-            return self.fabric.with(|world| world.forget_window(self.pd.no, self.no));
-        }
-        let (requests, parts) = (mem::take(&mut self.requests), mem::take(&mut self.parts));
-        self.fabric.shared().retire(LeftMw { no: self.no, pd: self.pd.clone(), requests, _parts: parts });
+        let (requests, parts) = (mem::take(&mut self.requests), Mutex::new(mem::take(&mut self.parts)));
+        self.fabric.shared().retire(LeftMw { no: self.no, over: self.over, pd: self.pd.clone(), requests, parts });
     }
 }
 
@@ -99,22 +117,27 @@ impl Drop for Mw {
 #[derive(Debug)]
 struct LeftMw {
     no: MwNo,
+    over: bool,
     pd: PdUse,
     requests: Vec<(QpNo, u64)>,
-    _parts: Vec<(u32, Part<Piece>)>,
+    parts: Mutex<Vec<LentPart>>,
 }
 
 impl Parked for LeftMw {
     fn try_end(&self, shared: &Shared) -> bool {
-        shared.with(|world| {
-            if world.queues.may_execute(&self.requests) {
-                return false;
+        if !self.over && shared.with(|world| world.queues.may_execute(&self.requests)) {
+            return false;
+        }
+        let lives = shared.with(|world| {
+            if !self.over {
+                // This fails only if the device is removed, or if it is tried again. Nothing remains then.
+                let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
             }
-            // This fails only if the device is removed. Nothing remains then.
-            let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
             world.forget_window(self.pd.no, self.no);
-            true
-        })
+            world.lives(self.pd.device)
+        });
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        !lives || parts.iter_mut().all(|lent| lent.settle(&self.pd))
     }
 }
 
@@ -166,7 +189,7 @@ impl Qp {
         });
         match posted {
             Ok(()) | Err(PostReason::Device(_)) => {
-                mw.parts.push((mw.rkey, part));
+                mw.parts.push(LentPart { rkey: mw.rkey, part, is_written: access.lets_peers_write() });
                 posted.map_err(|reason| (reason, None))
             }
             Err(reason) => Err((reason, Some(part))),

@@ -1,6 +1,6 @@
 //! Writes that the device copies later than it checks their keys: only a deregistration waits.
 
-use cmid_proto::datapath::{CompletionQueue, Memory, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{CompletionQueue, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Change, Completion, Remote, Returned, Way, WcStatus};
 
 use super::*;
@@ -95,4 +95,42 @@ fn memory_that_is_shared_is_the_others_after_the_deregistration() {
     drop(mr);
     assert_eq!(other.slice().map(|slice| slice.to_vec()), Ok(NEW.to_vec()));
     later(&env, &mut pair);
+}
+
+/// A block that peers could write to by a window has other keys, and all bytes of the peer, when it is its owner's again.
+#[test]
+fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
+    for how in ["invalidated", "deallocated", "dropped"] {
+        let config = Config { copies_late: true, ..Config::default() };
+        let latency = config.latency;
+        let mut env = Env::with(config);
+        let mut pair = env.established_with_qps();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let here = c.pd.register(NEW, Access::empty()).unwrap();
+        let pool = s.pd.pool(vec![1; 8], 8, Access::MW_BIND).unwrap();
+        let block = pool.take().unwrap();
+        let before = block.remote(0);
+        let mut window = s.pd.alloc_mw().unwrap();
+        s.qp.post_bind_block(1, &mut window, block, Access::REMOTE_WRITE).unwrap();
+        env.fabric.advance_by(SECOND);
+        assert_eq!(s.send_cq.poll(&mut [Completion::default()]), Ok(1));
+        let to = Remote { rkey: window.rkey(), ..before };
+        c.qp.post_send(SendWr::write(1, here.sge(0..8), to)).unwrap();
+        env.fabric.advance_by(latency);
+        match how {
+            "invalidated" => {
+                s.qp.post_invalidate(2, &mut window).unwrap();
+                env.fabric.advance_by(latency * 2);
+                assert_eq!(s.send_cq.poll(&mut [Completion::default()]), Ok(1));
+                drop(window.reclaim().unwrap());
+            }
+            "deallocated" => window.dealloc().unwrap(),
+            _ => drop(window),
+        }
+        let block = pool.take().unwrap();
+        assert_ne!(block.remote(0).rkey, before.rkey, "{how}");
+        assert_eq!(block[..], NEW, "{how}");
+        later(&env, &mut pair);
+        assert_eq!(block[..], NEW, "{how}");
+    }
 }
