@@ -44,18 +44,24 @@ impl fmt::Debug for Recording {
 }
 
 impl Recording {
-    /// Reads a trace.
+    /// Reads a trace. A last line without a line feed is left out: a crash or a full disk has cut it off.
     ///
     /// # Errors
-    /// At the first invalid line: cut off, garbled, of another format or version, or out of place.
+    /// At the first invalid line: garbled, of another format or version, or out of place. The first one may not be cut off.
     pub fn read(mut from: impl BufRead) -> Result<Self, Wrong> {
-        let first = next_line(&mut from, 1)?.ok_or_else(|| Wrong::at(1, "the trace is empty"))?;
+        let (first, is_cut_off) = next_line(&mut from, 1)?.ok_or_else(|| Wrong::at(1, "the trace is empty"))?;
+        if is_cut_off {
+            return Err(Wrong::at(1, "the line is cut off"));
+        }
         let limits = limits(&first).map_err(|what| Wrong::at(1, what))?;
         let mut lines: Vec<Line<'_>> = Vec::new();
         for number in 2.. {
-            let Some(bytes) = next_line(&mut from, number)? else { break };
+            let Some((bytes, is_cut_off)) = next_line(&mut from, number)? else { break };
             if lines.last().is_some_and(|line| line.input == Input::End) {
                 return Err(Wrong::at(number, "a line after the end of the trace"));
+            }
+            if is_cut_off {
+                break;
             }
             lines.push(parse(&bytes).map_err(|what| Wrong::at(number, what))?);
         }
@@ -75,19 +81,22 @@ impl Recording {
     }
 }
 
-/// The bytes of the next line; `None` at the end.
-fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<Vec<u8>>, Wrong> {
+/// The bytes of the next line, and whether the trace ends in it; `None` at the end.
+fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<(Vec<u8>, bool)>, Wrong> {
     let mut bytes = Vec::new();
     let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes);
     read.map_err(|error| Wrong::at(number, format!("the line cannot be read: {error}")))?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    if bytes.pop() != Some(b'\n') {
-        let what = if bytes.len() as u64 + 1 == LINE_MAX { "the line is too long" } else { "the line is cut off" };
-        return Err(Wrong::at(number, what));
+    let is_cut_off = bytes.last() != Some(&b'\n');
+    if is_cut_off && bytes.len() as u64 == LINE_MAX {
+        return Err(Wrong::at(number, "the line is too long"));
     }
-    Ok(Some(bytes))
+    if !is_cut_off {
+        bytes.pop();
+    }
+    Ok(Some((bytes, is_cut_off)))
 }
 
 /// The limits in the first line. What else is in a line of another version is not known here.
