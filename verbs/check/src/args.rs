@@ -25,10 +25,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) address: Option<IpAddr>,
     /// The number of pings, and of writes
-    #[arg(long, default_value_t = 1000, value_name = "N")]
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pings: u32,
     /// The number of connections
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) connections: u32,
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE")]

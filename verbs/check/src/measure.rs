@@ -66,7 +66,7 @@ fn ping<D: DataPath>(client: &Client<'_, D>, pings: usize) -> Result<(f64, f64)>
     for _ in 0..pings / 10 {
         connected.side.request(Kind::Echo, [0; 3])?;
     }
-    let mut times = Vec::with_capacity(pings);
+    let mut times = Vec::new();
     for _ in 0..pings {
         let begin = Instant::now();
         connected.side.request(Kind::Echo, [0; 3])?;

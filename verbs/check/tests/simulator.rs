@@ -32,12 +32,21 @@ fn every_behaviour_passes_or_is_not_supported() {
     assert_eq!(report.host.kernel, text(&Command::new("uname").arg("-r").output().expect("uname").stdout).trim());
 }
 
+/// A measurement of nothing would be a failure of the device, or 0 per second.
+#[test]
+fn something_is_measured() {
+    for option in ["--pings", "--connections"] {
+        let output = run(&["--device", "sim", option, "0"]);
+        assert_eq!(output.status.code(), Some(2), "{option}: {}", text(&output.stderr));
+    }
+}
+
 /// Their exit status is not that of a failed behaviour.
 #[test]
 fn errors_of_the_user_are_one_line() {
     let cases: [&[&str]; 2] = [
         &["--device", "sim", "--address", "10.0.0.1"],
-        &["--device", "sim", "--pings", "1", "--connections", "0", "--json", "/no/such/folder/report.json"],
+        &["--device", "sim", "--pings", "1", "--connections", "1", "--json", "/no/such/folder/report.json"],
     ];
     for arguments in cases {
         let output = run(arguments);
