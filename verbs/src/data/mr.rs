@@ -239,27 +239,28 @@ unsafe impl Sync for Mr {}
 impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::MemoryError)> {
         let registration = Registration::register(pd, buffer, access)?;
-        let (start, keys) = (NonNull::dangling(), memory::Keys::default());
         let mut mr = Mr {
-            start,
+            start: NonNull::dangling(),
             len: 0,
             source: 0,
             target: 0,
             writable: false,
             shared: false,
-            keys,
+            keys: memory::Keys::default(),
             registration: Some(registration),
         };
         mr.refresh();
         Ok(mr)
     }
 
-    /// Registers the same memory anew, which others may share. Returns false if it has the earlier registration.
+    /// Registers the same memory anew. It retries nothing, because it is part of a retry. False: it has the earlier registration.
     pub(super) fn renew(&mut self) -> bool {
-        let memory = self.registration.as_ref().and_then(|registration| registration.memory());
-        let Some(buffer) = memory.and_then(Pinned::again) else { return false };
+        let Some(registration) = &mut self.registration else { return false };
+        let Some(buffer) = registration.memory().and_then(Pinned::again) else { return false };
         let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
-        self.reregister(Change::default().to_buffer(buffer), policy).result == Ok(Way::Anew)
+        let renewed = registration.reregister(Change::default().to_buffer(buffer), policy);
+        self.refresh();
+        renewed.result == Ok(Way::Anew)
     }
 
     /// Creates an MR without memory and without a registration, with these names of its PD.
@@ -417,12 +418,11 @@ fn gone(request: MemoryRequest) -> memory::MemoryError {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        if let Some(registration) = self.registration.take() {
-            if registration.owner().is_inherited() {
-                core::mem::forget(registration);
-                return;
-            }
-            let owner = Arc::clone(registration.owner());
+        let Some(registration) = self.registration.take() else { return };
+        let owner = Arc::clone(registration.owner());
+        if owner.is_inherited() {
+            core::mem::forget(registration);
+        } else {
             owner.parked().end(registration);
         }
     }
