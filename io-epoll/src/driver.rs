@@ -317,9 +317,10 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     }
 }
 
-/// The span without its last part of a millisecond.
+/// The span without its last part of a millisecond, and at most the longest one of epoll_wait(2), after which the wait goes on:
+/// a longer one would be of epoll_pwait2(2), which Linux before 5.11 does not have.
 fn whole_millis(span: Duration) -> Duration {
-    Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
+    Duration::from_millis(span.as_millis().min(i32::MAX as u128) as u64)
 }
 
 fn timespec(span: Duration) -> Timespec {
@@ -338,5 +339,15 @@ impl<D: Pollable, O: Observer> AsFd for Epoll<D, O> {
 impl<D: Pollable, O: Observer> AsRawFd for Epoll<D, O> {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_is_one_of_epoll_wait() {
+        assert_eq!(whole_millis(Duration::MAX), Duration::from_millis(i32::MAX as u64));
     }
 }

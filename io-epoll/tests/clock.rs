@@ -1,7 +1,6 @@
 //! A wait without a limit reads the clock only where a time is needed; one with a limit ends at it.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ const SOON: Duration = Duration::from_secs(20);
 const A_WHILE: Duration = Duration::from_millis(50);
 /// Events arrive meanwhile, also on a busy machine.
 const LONGER: Duration = Duration::from_millis(500);
+const SERVER: &str = "10.0.0.2:7";
 
 fn driver() -> Epoll<SimDevice> {
     let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
@@ -21,14 +21,10 @@ fn driver() -> Epoll<SimDevice> {
     Epoll::new(host.device(), Config::default()).unwrap()
 }
 
-fn server() -> SocketAddr {
-    "10.0.0.2:7".parse().unwrap()
-}
-
 /// Begins to resolve the server's address on a new id.
 fn resolve(driver: &mut Epoll<SimDevice>, channel: ChannelKey) -> IdKey {
     let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-    driver.drive().resolve_addr(id, None, server(), Time::NEVER).unwrap();
+    driver.drive().resolve_addr(id, None, SERVER.parse().unwrap(), Time::NEVER).unwrap();
     id
 }
 
@@ -50,7 +46,7 @@ fn a_deadline_passes_while_events_keep_coming() {
     let [of_server, channel] = [0; 2].map(|_| driver.drive().open_channel(Acks::OnDelivery).unwrap());
     // The listener does not answer.
     let listener = driver.drive().create_id(Some(of_server), PortSpace::Tcp).unwrap();
-    driver.drive().bind(listener, server()).unwrap();
+    driver.drive().bind(listener, SERVER.parse().unwrap()).unwrap();
     driver.drive().listen(listener, 8).unwrap();
     let id = resolve(&mut driver, channel);
     driver.wait(None).unwrap();

@@ -20,8 +20,7 @@ fn driver(config: Config) -> Epoll<SimDevice> {
 
 fn readable(driver: &Epoll<SimDevice>, within: Duration) -> bool {
     let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
-    let mut fds = [PollFd::new(driver, PollFlags::IN)];
-    poll(&mut fds, Some(&timeout)).unwrap() == 1
+    poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&timeout)).unwrap() == 1
 }
 
 fn id(driver: &mut Epoll<SimDevice>) -> (ChannelKey, IdKey) {
