@@ -53,8 +53,8 @@ fn name((transport, reactors): Setup) -> String {
 /// Measures TCP, RDMA with one reactor, and RDMA with more reactors if the arguments have them. Draws the ratios to a
 /// file.
 pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result<()> {
-    println!("| clients | transport | appends per second | p50 in us | p99 in us |");
-    println!("| --- | --- | --- | --- | --- |");
+    say!("| clients | transport | appends per second | p50 in us | p99 in us |")?;
+    say!("| --- | --- | --- | --- | --- |")?;
     let mut setups = vec![(Transport::Tcp, 1), (Transport::Rdma, 1)];
     setups.extend((local.reactors > 1).then_some((Transport::Rdma, local.reactors)));
     let mut groups = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result
         let figures = latencies.into_iter().map(|it| Figures::of(it, Duration::from_secs(seconds) * ROUNDS));
         let figures: Vec<_> = setups.iter().copied().zip(figures).collect();
         for (setup, Figures { per_second, p50, p99 }) in &figures {
-            println!("| {clients} | {} | {per_second:.0} | {} | {} |", name(*setup), p50.as_micros(), p99.as_micros());
+            say!("| {clients} | {} | {per_second:.0} | {} | {} |", name(*setup), p50.as_micros(), p99.as_micros())?;
         }
         let Some(((_, tcp), others)) = figures.split_first() else { continue };
         for (setup, figures) in others {
@@ -77,7 +77,7 @@ pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result
             let ratios =
                 [ratio(|it| it.per_second), ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
             let [per_second, p50, p99] = ratios;
-            println!("| {clients} | {} / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |", name(*setup));
+            say!("| {clients} | {} / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |", name(*setup))?;
             let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
             let name = if setup.1 == 1 { clients } else { format!("{clients}, {} reactors", setup.1) };
             groups.push(Group { name, bars: ratios });

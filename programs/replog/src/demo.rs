@@ -31,21 +31,22 @@ struct Demo {
 }
 
 impl Demo {
-    fn say(&self, text: &str) {
-        println!("{:6.2} s  {text}", self.start.elapsed().as_secs_f64());
+    fn say(&self, text: &str) -> Result<()> {
+        say!("{:6.2} s  {text}", self.start.elapsed().as_secs_f64())
     }
 
     /// Prints the changes of the replicas.
-    fn report(&mut self) {
+    fn report(&mut self) -> Result<()> {
         while let Ok((id, change)) = self.changes.try_recv() {
             match change {
                 Change::Leads(term) => {
                     self.leader = Some(id);
-                    self.say(&format!("replica {id} leads term {term}"));
+                    self.say(&format!("replica {id} leads term {term}"))?;
                 }
-                Change::Follows(leader, term) => self.say(&format!("replica {id} follows {leader} in term {term}")),
+                Change::Follows(leader, term) => self.say(&format!("replica {id} follows {leader} in term {term}"))?,
             }
         }
+        Ok(())
     }
 
     /// Appends records one after the other for a while.
@@ -57,11 +58,10 @@ impl Demo {
             let data = format!("record {}", self.indexes.len());
             self.indexes.push(self.client.append(data.as_bytes(), PATIENCE)?);
             slowest = slowest.max(sent.elapsed());
-            self.report();
+            self.report()?;
         }
         let count = self.indexes.len() - before;
-        self.say(&format!("client has appended {count} records; the slowest took {} ms", slowest.as_millis()));
-        Ok(())
+        self.say(&format!("client has appended {count} records; the slowest took {} ms", slowest.as_millis()))
     }
 
     /// Waits until a replica has all records, and compares them.
@@ -77,23 +77,22 @@ impl Demo {
             };
             ensure!(data == format!("record {number}").as_bytes(), "record {index} differs at replica {id}");
         }
-        self.say(&format!("replica {id} serves all {} acknowledged records", self.indexes.len()));
-        Ok(())
+        self.say(&format!("replica {id} serves all {} acknowledged records", self.indexes.len()))
     }
 }
 
 pub(crate) fn run() -> Result<()> {
-    println!("replog: three replicas on the simulated fabric");
+    say!("replog: three replicas on the simulated fabric")?;
     let (mut cluster, changes) = Cluster::start(3, ELECTION, REACTORS)?;
     let client = Client::new(&cluster.clients);
     let mut demo = Demo { start: Instant::now(), changes, leader: None, client, indexes: Vec::new() };
     demo.append(PART)?;
     let first = demo.leader.context("no replica leads")?;
     cluster.kill(first)?;
-    demo.say(&format!("replica {first} is killed"));
+    demo.say(&format!("replica {first} is killed"))?;
     demo.append(PART)?;
     cluster.start_replica(first)?;
-    demo.say(&format!("replica {first} is started again"));
+    demo.say(&format!("replica {first} is started again"))?;
     demo.append(PART)?;
     (0..3).try_for_each(|id| demo.check(id))?;
     ensure!(demo.indexes.is_sorted_by(|a, b| a < b), "records are out of order");

@@ -1,6 +1,13 @@
 //! A replicated log: replicas, a client, and a demo. See README.md.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+/// Prints a line. Returns the error of standard output, such as that of a full disk.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($arg)*).map_err(|error| anyhow::anyhow!("standard output: {error}"))
+    }};
+}
 
 mod args;
 mod bench;
@@ -11,11 +18,11 @@ mod processes;
 mod serve;
 mod torture;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use args::{Command, Replicas};
 use clap::Parser;
 use operated::Operated;
@@ -27,7 +34,8 @@ fn main() -> ExitCode {
     match run(args::Args::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("replog: {error:#}");
+            // The exit status tells it too.
+            let _ = writeln!(io::stderr(), "replog: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -46,42 +54,43 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Bench { local, seconds, picture } => bench::run(&local, seconds, picture.as_deref()),
         Command::World { inputs } => inputs.iter().try_for_each(|input| {
-            println!("==> {}", input.display());
+            say!("==> {}", input.display())?;
             let data = std::fs::read(input).with_context(|| input.display().to_string())?;
             match replog::world::explain_bytes(&data) {
-                Ok(trace) => print!("{trace}"),
+                Ok(trace) => say!("{}", trace.trim_end()),
                 Err(failure) => {
-                    print!("{}", failure.trace);
+                    say!("{}", failure.trace.trim_end())?;
                     bail!("{failure}");
                 }
             }
-            Ok(())
         }),
         Command::Append { replicas, text, limit } => {
             let index = client(&replicas).append(text.as_bytes(), Duration::from_secs(limit))?;
-            println!("{index}");
-            Ok(())
+            say!("{index}")
         }
         Command::Read { replicas, index } => {
             let data = client(&replicas).read(index)?;
             let data = data.with_context(|| format!("the replica has no committed record {index}"))?;
-            std::io::stdout().write_all(&data)?;
-            println!();
-            Ok(())
+            let mut out = io::stdout();
+            out.write_all(&data).and_then(|()| out.write_all(b"\n")).context("standard output")
         }
         Command::Status { replicas } => {
-            let mut client = client(&replicas);
+            let (mut client, mut silent) = (client(&replicas), 0);
             for (id, addr) in replicas.client.iter().enumerate() {
                 client.turn_to(id);
                 match client.status() {
                     Ok(Reply::Status { term, leader, commit, last }) => {
                         let leader = leader.map_or("unknown".to_owned(), |leader| leader.to_string());
-                        println!("replica {id} at {addr}: term {term}, leader {leader}, commit {commit}, last {last}");
+                        say!("replica {id} at {addr}: term {term}, leader {leader}, commit {commit}, last {last}")?;
                     }
-                    Ok(reply) => println!("replica {id} at {addr}: {reply:?}"),
-                    Err(error) => println!("replica {id} at {addr}: {error:#}"),
+                    Ok(reply) => bail!("replica {id} at {addr}: {reply:?}"),
+                    Err(error) => {
+                        silent += 1;
+                        say!("replica {id} at {addr}: {error:#}")?;
+                    }
                 }
             }
+            ensure!(silent == 0, "{silent} of {} replicas have no state", replicas.client.len());
             Ok(())
         }
     }

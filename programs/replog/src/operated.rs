@@ -36,7 +36,7 @@ impl Site for Operated {
 }
 
 fn order(what: &str, replica: ReplicaId) -> Result<()> {
-    println!("operator: {what} {replica}");
+    say!("operator: {what} {replica}")?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     ensure!(answer.trim_end() == "done", "the operator has not done `{what} {replica}`: {answer:?}");

@@ -30,10 +30,13 @@ fn start<L: Polled>(serve: &Serve, connect: impl FnOnce(&Registry, &Arc<Waker>) 
     let election_timeout = Duration::from_millis(serve.election_timeout);
     let options = Options { id: serve.id, members: serve.replica.len(), election_timeout, folder: &serve.folder };
     let mut replica = Replica::open(options, clients, connect)?;
-    println!("replica {} serves clients at {addr}", serve.id);
-    replica.run(&AtomicBool::new(false), |change| match change {
-        Change::Leads(term) => println!("leads term {term}"),
-        Change::Follows(leader, term) => println!("follows {leader} in term {term}"),
+    // A replica goes on without its output: its reader may have ended.
+    let _ = say!("replica {} serves clients at {addr}", serve.id);
+    replica.run(&AtomicBool::new(false), |change| {
+        let _ = match change {
+            Change::Leads(term) => say!("leads term {term}"),
+            Change::Follows(leader, term) => say!("follows {leader} in term {term}"),
+        };
     })
 }
 

@@ -37,7 +37,7 @@ pub(crate) trait Site {
 /// Makes `rounds` disturbances. Their durations are in proportion to the election timeout, in milliseconds.
 pub(crate) fn run(site: &mut impl Site, rounds: u32, seed: Option<u64>, election_timeout: u64) -> Result<()> {
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("seed {seed}");
+    say!("seed {seed}")?;
     let mut random = fastrand::Rng::with_seed(seed);
     let addrs = site.clients();
     let (ends, count) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -62,8 +62,8 @@ pub(crate) fn run(site: &mut impl Site, rounds: u32, seed: Option<u64>, election
         result.map(|()| done)
     })?;
     check(&addrs, done).with_context(|| format!("seed {seed}"))?;
-    println!("after a disturbance clients succeeded again within {longest:.1?}");
-    println!("{rounds} rounds: ok, in {:.0} s", start.elapsed().as_secs_f64());
+    say!("after a disturbance clients succeeded again within {longest:.1?}")?;
+    say!("{rounds} rounds: ok, in {:.0} s", start.elapsed().as_secs_f64())?;
     Ok(())
 }
 
@@ -129,7 +129,7 @@ fn check(addrs: &[SocketAddr], mut done: Vec<Done>) -> Result<()> {
         latest = latest.max(Some(done.invoked));
         ensure!(Some(done.returned) >= latest, "{} is behind a later record", done.data);
     }
-    println!("{} records acknowledged, {last} in the log of each replica", done.len());
+    say!("{} records acknowledged, {last} in the log of each replica", done.len())?;
     Ok(())
 }
 

@@ -2,13 +2,17 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 /// Runs the program, which must fail with one line. Returns the line.
 fn fails(arguments: &[&str]) -> String {
-    let Output { status, stderr, .. } =
-        Command::new(env!("CARGO_BIN_EXE_replog")).args(arguments).output().expect("the program starts");
+    fails_on(Stdio::null(), arguments)
+}
+
+fn fails_on(stdout: Stdio, arguments: &[&str]) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_replog"));
+    let Output { status, stderr, .. } = program.args(arguments).stdout(stdout).output().expect("the program starts");
     let said = String::from_utf8(stderr).expect("text");
     assert!(!status.success() && said.lines().count() == 1 && said.starts_with("replog: "), "{said}");
     said
@@ -23,6 +27,13 @@ fn serve_fails(replica: &str, client: &str) -> String {
         &[&["serve", "--id", "0", "--replica", replica, "--client", client, "--folder", folder][..], &transport]
             .concat(),
     )
+}
+
+#[test]
+fn the_disk_of_the_output_is_full() {
+    let full = std::fs::File::create("/dev/full").expect("/dev/full");
+    let said = fails_on(full.into(), &["world", "/dev/null"]);
+    assert_eq!(said, "replog: standard output: No space left on device (os error 28)\n");
 }
 
 #[test]

@@ -19,9 +19,11 @@ mod on_mio;
 mod session;
 mod stall;
 
+use std::io::{self, Write as _};
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Parser;
 use cmid_trace::Files;
 
@@ -31,7 +33,7 @@ use crate::log::Log;
 #[cfg(feature = "verbs")]
 use crate::on_driver::{ping, plan};
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let args = Args::parse();
     let trace = args.trace.as_deref().map(|path| Arc::new(Files::at(path)));
     let result = match (&args.scene, args.device) {
@@ -41,10 +43,9 @@ fn main() -> Result<()> {
     };
     // A lost trace is an error even if the pings succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
-    match (result, traced) {
-        (Err(error), Err(lost)) => bail!("{error:#}; and {lost:#}"),
-        (result, traced) => result.and(traced),
-    }
+    let errors: Vec<_> = [result, traced].into_iter().filter_map(Result::err).collect();
+    errors.iter().for_each(|error| drop(writeln!(io::stderr(), "rping: {error:#}")));
+    if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(feature = "verbs")]
@@ -63,5 +64,5 @@ fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
 
 #[cfg(not(feature = "verbs"))]
 fn on_verbs(_: &Args, _: Option<Arc<Files>>) -> Result<()> {
-    bail!("this rping was built without the feature `verbs`: there is only --device sim")
+    anyhow::bail!("this rping was built without the feature `verbs`: there is only --device sim")
 }

@@ -50,11 +50,10 @@ fn a_trace_that_is_lost_is_a_failure() {
         assert!(succeeded, "{driver}: {said}");
         let (succeeded, said) = with(&lost);
         assert!(!succeeded, "{driver}: {said}");
-        assert_eq!(
-            said.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count(),
-            3,
-            "{driver}: {said}"
-        );
+        let pings = said.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
+        assert_eq!(pings, 3, "{driver}: {said}");
         assert!(said.contains("the trace is not complete") && said.contains("No space left"), "{driver}: {said}");
+        let (succeeded, said) = with("/no/such/folder/trace".as_ref());
+        assert!(!succeeded && said.starts_with("rping: ") && said.lines().count() == 1, "{driver}: {said}");
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn run<D: DataPath>(
     demo.publish(args.ticks)?;
     demo.report("restarted feed", 0)?;
     let (accepted, refused) = demo.exchange.1.counts();
-    println!("exchange: {accepted} orders accepted, {refused} refused");
+    say!("exchange: {accepted} orders accepted, {refused} refused")?;
     ensure!(accepted > 0 && refused == 0, "not all orders are accepted");
     Ok(())
 }
@@ -167,7 +167,7 @@ impl<D: DataPath> Demo<D> {
     fn report(&self, scene: &str, trader: usize) -> Result<()> {
         let Some((_, trader)) = self.traders.get(trader) else { bail!("no trader {trader}") };
         let (counts, orders, next) = (trader.counts(), trader.orders(), trader.receiver().next());
-        println!(
+        say!(
             "{scene}: session {}, has all {} ticks; so far {} in order, {} of them replayed, {} by snapshot; {} orders",
             trader.receiver().session(),
             next - 1,
@@ -175,7 +175,7 @@ impl<D: DataPath> Demo<D> {
             counts.replayed,
             counts.skipped,
             orders.sent,
-        );
+        )?;
         ensure!(counts.ticks + counts.skipped == self.published, "of {} ticks: {counts:?}", self.published);
         ensure!(orders.sent == orders.accepted + orders.unknown, "orders without an answer: {orders:?}");
         Ok(())

@@ -3,13 +3,20 @@
 //! `ticker demo` runs everything on the simulator. `ticker feed`, `ticker exchange` and `ticker trader` are the three
 //! programs on real devices.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+/// Prints a line. Returns the error of standard output, such as that of a full disk.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($arg)*).map_err(|error| anyhow::anyhow!("standard output: {error}"))
+    }};
+}
 
 mod args;
 mod demo;
-#[cfg(feature = "verbs")]
 mod programs;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -26,7 +33,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ticker: {error}");
+            let _ = writeln!(io::stderr(), "ticker: {error}");
             ExitCode::FAILURE
         }
     }
@@ -36,13 +43,11 @@ fn demo(args: &DemoArgs) -> Result<()> {
     match args.device {
         DeviceName::Sim => {
             let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
-            let [venue, traders] = [args.venue, args.local].map(|address| fabric.host(&[address]));
+            let venue = fabric.host(&[args.venue]);
+            let traders = if args.local == args.venue { venue.clone() } else { fabric.host(&[args.local]) };
             demo::run(args, || Ok(venue.device()), || Ok(traders.device()), |loss| fabric.set_loss(loss))
         }
-        #[cfg(feature = "verbs")]
         DeviceName::Verbs => demo::run(args, open, open, |_| ()),
-        #[cfg(not(feature = "verbs"))]
-        DeviceName::Verbs => without_verbs(),
     }
 }
 
@@ -55,7 +60,11 @@ fn open() -> Result<cmid_epoll::verbs::Verbs> {
     })
 }
 
-#[cfg(feature = "verbs")]
+#[cfg(not(feature = "verbs"))]
+fn open() -> Result<cmid_epoll::sim::SimDevice> {
+    anyhow::bail!("built without real devices: build with `--features verbs`, or run `ticker demo` on the simulator")
+}
+
 fn on_hardware(program: &Program) -> Result<()> {
     match program {
         Program::Feed(args) => programs::feed(open()?, args),
@@ -63,14 +72,4 @@ fn on_hardware(program: &Program) -> Result<()> {
         Program::Exchange(args) => programs::exchange(open()?, args),
         Program::Demo(_) => Ok(()),
     }
-}
-
-#[cfg(not(feature = "verbs"))]
-fn on_hardware(_: &Program) -> Result<()> {
-    without_verbs()
-}
-
-#[cfg(not(feature = "verbs"))]
-fn without_verbs() -> Result<()> {
-    anyhow::bail!("built without real devices: build with `--features verbs`, or run `ticker demo` on the simulator")
 }

@@ -1,4 +1,4 @@
-//! The three programs on real devices.
+//! The three programs on real devices. They go on without standard output: its reader may have ended.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,13 +45,11 @@ fn is_due(due: &mut Time, now: Time) -> bool {
 
 pub(crate) fn feed<D: DataPath>(device: D, args: &FeedArgs) -> Result<()> {
     let mut reactor = Reactor::new(device);
-    let config = PublisherConfig { listen: args.listen, group: args.group, session: new_session(), kept: KEPT };
+    let FeedArgs { listen, group, rate, .. } = *args;
+    let config = PublisherConfig { listen, group, session: new_session(), kept: KEPT };
     let mut feed = Publisher::start(reactor.drive(), &config)?;
-    println!(
-        "session {}: {} ticks per second to {}, replays at {}",
-        config.session, args.rate, args.group, args.listen
-    );
-    let (mut quotes, interval) = (Quotes::new(config.session), Duration::from_secs(1) / args.rate);
+    let _ = say!("session {}: {rate} ticks per second to {group}, replays at {listen}", config.session);
+    let (mut quotes, interval) = (Quotes::new(config.session), Duration::from_secs(1) / rate);
     let (end, mut tick_due, mut status_due) = (end(args.seconds), now(), now().after(STATUS));
     loop {
         let now = now();
@@ -63,7 +61,7 @@ pub(crate) fn feed<D: DataPath>(device: D, args: &FeedArgs) -> Result<()> {
             tick_due = tick_due.after(interval).max(now);
         }
         if reactor.round(&mut feed)? && is_due(&mut status_due, now) {
-            println!("{} ticks sent, {} receivers connected", feed.next() - 1, feed.receivers());
+            let _ = say!("{} ticks sent, {} receivers connected", feed.next() - 1, feed.receivers());
         }
     }
 }
@@ -87,7 +85,7 @@ pub(crate) fn trader<D: DataPath>(device: D, args: &TraderArgs) -> Result<()> {
         }
         let now = reactor.drive().now();
         if is_due(&mut status_due, now) || now >= end {
-            println!("{}", status(&trader));
+            let _ = say!("{}", status(&trader));
         }
         if now >= end {
             return Ok(());
@@ -119,7 +117,7 @@ fn status<D: DataPath>(trader: &Trader<D, impl FnMut(&ticker::receiver::Update)>
 pub(crate) fn exchange<D: DataPath>(device: D, args: &ExchangeArgs) -> Result<()> {
     let mut reactor = Reactor::new(device);
     let mut exchange = Exchange::start(reactor.drive(), args.listen, |_| ())?;
-    println!("orders at {}", args.listen);
+    let _ = say!("orders at {}", args.listen);
     let (mut status_due, end) = (now().after(STATUS), end(args.seconds));
     loop {
         if !reactor.round(&mut exchange)? {
@@ -128,7 +126,7 @@ pub(crate) fn exchange<D: DataPath>(device: D, args: &ExchangeArgs) -> Result<()
         let now = reactor.drive().now();
         if is_due(&mut status_due, now) || now >= end {
             let (accepted, refused) = exchange.counts();
-            println!("{accepted} orders accepted, {refused} refused, {} traders connected", exchange.traders());
+            let _ = say!("{accepted} orders accepted, {refused} refused, {} traders connected", exchange.traders());
         }
         if now >= end {
             return Ok(());

@@ -24,6 +24,16 @@ fn the_demo() {
     assert!(!output.contains("2000 in order, 0 of them replayed, 0 by"), "nothing was lost:\n{output}");
 }
 
+/// The venue and the traders share an address, and the first report goes to a full disk.
+#[test]
+fn the_demo_on_one_host() {
+    let full = std::fs::File::create("/dev/full").expect("/dev/full");
+    let arguments = ["demo", "--ticks", "20", "--local", "10.99.0.1"];
+    let program = Command::new(env!("CARGO_BIN_EXE_ticker")).args(arguments).stdout(full).output();
+    let said = program.expect("the program starts").stderr;
+    assert_eq!(String::from_utf8_lossy(&said), "ticker: standard output: No space left on device (os error 28)\n");
+}
+
 /// Each error is one line with a remedy.
 #[test]
 fn user_errors() {

@@ -26,7 +26,7 @@ pub(crate) fn burst<S: Driver>(driver: S, address: SocketAddr, count: u32, size:
         ensure!(reply.imm == Some(qp_num), "immediate data {:?} in a reply of QP {qp_num}", reply.imm);
         ensure!(has_bytes_of(&port.read(reply)?, &bytes), "a reply does not have the bytes of the datagram");
     }
-    println!("{count} datagrams sent, {count} replies");
+    say!("{count} datagrams sent, {count} replies")?;
     drop((port, way));
     peer.close(id)
 }
@@ -51,7 +51,7 @@ pub(crate) fn reply<S: Driver>(
     let (bytes, way, own) = (port.read(first)?, port.way_back(first)?, port.num());
     port.send_burst(count, &bytes, To { ah: &way, qp_num: first.src_qp, qkey: QKEY }, own)?;
     completed(&mut peer, &mut port, 0, count)?;
-    println!("{count} datagrams received, {count} replies sent");
+    say!("{count} datagrams received, {count} replies sent")?;
     drop((port, way));
     peer.close(id)?;
     peer.drive().destroy(listener, Time::NEVER)?;

@@ -56,7 +56,7 @@ pub(crate) fn receive<S: Driver>(
 ) -> Result<()> {
     let mut peer = Peer::new(driver)?;
     let mut member = join(&mut peer, group, bind, size, false)?;
-    println!("joined {group}");
+    say!("joined {group}")?;
     // The receiver may be gone, which is not an error.
     let _ = ready.send(());
     let (mut came, mut last) = (0, Instant::now());
@@ -76,7 +76,7 @@ pub(crate) fn receive<S: Driver>(
             }
         }
     }
-    println!("{came} messages arrived");
+    say!("{came} messages arrived")?;
     leave(&mut peer, member)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn send<S: Driver>(driver: S, group: IpAddr, bind: IpAddr, count: u32
         // Limits the rate, so that a receiver with few posted receives can follow.
         peer.rest()?;
     }
-    println!("{count} messages sent to {group}");
+    say!("{count} messages sent to {group}")?;
     drop(way);
     leave(&mut peer, member)
 }

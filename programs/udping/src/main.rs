@@ -5,7 +5,14 @@
 //! with it. The group messages interoperate with rdma-core's `mckey` in both directions: receivers count messages,
 //! whatever their contents.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+/// Prints a line. Returns the error of standard output, such as that of a full disk.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($arg)*).map_err(|error| anyhow::anyhow!("standard output: {error}"))
+    }};
+}
 
 mod burst;
 mod driver;
@@ -15,6 +22,7 @@ mod ping;
 mod port;
 mod serve;
 
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,12 +122,9 @@ fn main() -> ExitCode {
     };
     // A lost trace is an error even if the datagrams succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
-    let mut code = ExitCode::SUCCESS;
-    for error in [result, traced].into_iter().filter_map(Result::err) {
-        eprintln!("udping: {error:#}");
-        code = ExitCode::FAILURE;
-    }
-    code
+    let errors: Vec<_> = [result, traced].into_iter().filter_map(Result::err).collect();
+    errors.iter().for_each(|error| drop(writeln!(io::stderr(), "udping: {error:#}")));
+    if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(feature = "verbs")]

@@ -101,7 +101,7 @@ impl<S: Driver> Peer<S> {
         let listener = self.id()?;
         self.drive().bind(listener, address)?;
         self.drive().listen(listener, 8)?;
-        println!("serves {address}");
+        say!("serves {address}")?;
         // The receiver may be gone, which is not an error.
         let _ = ready.send(());
         let began = Instant::now();

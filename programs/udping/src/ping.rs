@@ -48,7 +48,7 @@ pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: u
             }
         }
     }
-    println!("{count} datagrams of {size} bytes there and back in {:?}, {repeated} sent again", began.elapsed());
+    say!("{count} datagrams of {size} bytes there and back in {:?}, {repeated} sent again", began.elapsed())?;
     drop((port, way));
     peer.close(id)
 }

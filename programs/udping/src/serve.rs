@@ -43,7 +43,7 @@ pub(crate) fn run<S: Driver>(
         }
     }
     ensure!(seen.len() == count as usize, "{} different datagrams, {count} were sent", seen.len());
-    println!("{count} datagrams answered");
+    say!("{count} datagrams answered")?;
     drop(port);
     peer.close(id)?;
     peer.drive().destroy(listener, Time::NEVER)?;

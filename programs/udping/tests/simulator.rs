@@ -22,6 +22,14 @@ fn the_demo_on_every_driver() {
     }
 }
 
+#[test]
+fn the_disk_of_the_output_is_full() {
+    let full = std::fs::File::create("/dev/full").expect("/dev/full");
+    let program = Command::new(env!("CARGO_BIN_EXE_udping")).arg("demo").stdout(full).output();
+    let said = program.expect("the program starts").stderr;
+    assert_eq!(String::from_utf8_lossy(&said), "udping: standard output: No space left on device (os error 28)\n");
+}
+
 /// The trace is written to a full disk.
 #[test]
 fn a_trace_that_is_lost_is_a_failure() {

@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cmid-replay: {error:#}");
+            // The exit status tells it too.
+            let _ = writeln!(io::stderr(), "cmid-replay: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -37,3 +37,10 @@ fn a_recording_that_does_not_agree_is_an_error() {
     // The chart ends there.
     assert!(std::fs::read_to_string(&chart).expect("the chart").starts_with("sequenceDiagram"));
 }
+
+#[test]
+fn an_error_without_a_place_to_print_it_is_a_status() {
+    let full = std::fs::File::create("/dev/full").expect("/dev/full");
+    let program = Command::new(env!("CARGO_BIN_EXE_cmid-replay")).arg("/no/such/file").stderr(full).status();
+    assert_eq!(program.expect("cmid-replay runs").code(), Some(1));
+}
