@@ -41,8 +41,8 @@ pub(crate) enum Command {
     Bench {
         #[command(flatten)]
         local: Local,
-        /// The time of each measurement
-        #[arg(long, default_value_t = 5)]
+        /// The time of each measurement, in seconds
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
         seconds: u64,
         /// Draws the ratios to this file, as SVG
         #[arg(long)]
@@ -110,7 +110,7 @@ pub(crate) struct Serve {
     pub(crate) reactors: u8,
     /// The election timeout in milliseconds: a replica starts an election after one to two timeouts without a message
     /// of a leader
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) election_timeout: u64,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Local {
     #[arg(long, default_value = "10.99.0.1")]
     pub(crate) address: IpAddr,
     /// The election timeout of the replicas in milliseconds
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) election_timeout: u64,
     /// The reactors of each replica over RDMA
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]

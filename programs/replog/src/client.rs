@@ -1,6 +1,6 @@
 //! A client: blocking, one request at a time.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,19 +102,34 @@ impl Client {
             Some(stream) => stream,
             None => connect(addr)?,
         };
-        let mut bytes = Vec::new();
+        let (mut bytes, end) = (Vec::new(), Instant::now() + ANSWER);
         request.encode(&mut bytes);
         stream.write_all(&bytes).with_context(|| format!("{addr} has ended the connection"))?;
         let mut reply = vec![0; 4];
         let limit = || format!("{addr} does not answer");
-        stream.read_exact(&mut reply).with_context(limit)?;
+        read_exact(&mut stream, &mut reply, end).with_context(limit)?;
         let len = u32::from_be_bytes([reply[0], reply[1], reply[2], reply[3]]) as usize;
         ensure!(!matches!(frame_len(&reply), Some(Err(_))), "{addr} is no replica of replog");
         reply.resize(len, 0);
-        stream.read_exact(&mut reply).with_context(limit)?;
+        read_exact(&mut stream, &mut reply, end).with_context(limit)?;
         self.stream = Some(stream);
         Reply::decode(&reply).with_context(|| format!("{addr} is no replica of replog"))
     }
+}
+
+/// Reads until `end`, whatever the pace of the peer.
+fn read_exact(stream: &mut TcpStream, mut into: &mut [u8], end: Instant) -> io::Result<()> {
+    while !into.is_empty() {
+        let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+        stream.set_read_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
+        match stream.read(into) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => into = &mut into[count..],
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The replica has another version.
@@ -133,10 +148,9 @@ fn connect(addr: SocketAddr) -> Result<TcpStream> {
     let refused = || format!("cannot reach {addr}: start the replica, or correct --client");
     let mut stream = TcpStream::connect_timeout(&addr, ANSWER).with_context(refused)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(ANSWER))?;
     stream.set_write_timeout(Some(ANSWER))?;
-    let mut greeting = [0; GREETING.len()];
-    stream.write_all(&GREETING).and_then(|()| stream.read_exact(&mut greeting)).with_context(refused)?;
+    let (mut greeting, end) = ([0; GREETING.len()], Instant::now() + ANSWER);
+    stream.write_all(&GREETING).and_then(|()| read_exact(&mut stream, &mut greeting, end)).with_context(refused)?;
     let ([name @ .., version], [own_name @ .., own]) = (greeting, GREETING);
     if name != own_name {
         bail!(OtherVersion(format!("{addr} is not a replica of replog: correct --client")));

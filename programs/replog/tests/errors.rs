@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::thread;
+use std::time::Duration;
 
 /// Runs the program, which must fail with one line. Returns the line.
 fn fails(arguments: &[&str]) -> String {
@@ -30,10 +31,35 @@ fn serve_fails(replica: &str, client: &str) -> String {
 }
 
 #[test]
+fn numbers_are_in_range() {
+    for arguments in ["torture --election-timeout 0", "bench --election-timeout 3600001", "bench --seconds 86401"] {
+        let program = Command::new(env!("CARGO_BIN_EXE_replog")).args(arguments.split(' ')).output();
+        assert_eq!(program.expect("the program starts").status.code(), Some(2), "{arguments}");
+    }
+}
+
+#[test]
 fn the_disk_of_the_output_is_full() {
     let full = std::fs::File::create("/dev/full").expect("/dev/full");
     let said = fails_on(full.into(), &["world", "/dev/null"]);
     assert_eq!(said, "replog: standard output: No space left on device (os error 28)\n");
+}
+
+/// A server that sends a byte now and then.
+#[test]
+fn a_slow_server_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let addr = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // The greeting, the length of a reply, and its bytes.
+            let _ = stream.write_all(&replog::wire::GREETING).and_then(|()| stream.write_all(&[0, 0, 64, 0]));
+            while stream.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+    });
+    assert!(fails(&["read", "--client", &addr, "1"]).contains("does not answer: timed out"));
 }
 
 #[test]
