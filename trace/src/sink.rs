@@ -40,7 +40,8 @@ impl fmt::Debug for Stream {
 }
 
 /// Writes files `NAME`, `NAME.2`, `NAME.3` and so on. Each line is in its file when its step is complete, so a crash
-/// later does not lose it. The files have mode 0600, because they contain the private data of the peers.
+/// later does not lose it. A file that exists is emptied: move that of a crash away before the program starts again. The
+/// files have mode 0600, because they contain the private data of the peers.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
