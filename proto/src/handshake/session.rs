@@ -27,13 +27,16 @@ use crate::time::Time;
 /// [`next_completion`](Session::next_completion) after each wait until there is none. A disconnect of the peer is
 /// answered. After either side's disconnect the posted work requests complete, then the QP is destroyed, then the id:
 /// [`is_over`](Session::is_over). [`Options::timeout`] is the time limit of each of the two parts, the handshake and the
-/// end, and is a deadline of the id, so it needs no timer.
+/// end, and is a deadline of the id, so it needs no timer. On iWARP the end of the connection is that of TCP, and the session
+/// is over with what has been flushed by then.
 #[must_use = "its id lives until the session is over or cancelled"]
 pub struct Session<Q> {
     id: IdKey,
     opening: Option<Opening<Q>>,
     connected: Option<Connected<Q>>,
     limit: Duration,
+    /// Whether a completion has failed.
+    has_failed: bool,
     end: End,
 }
 
@@ -65,7 +68,7 @@ impl<Q> fmt::Debug for Session<Q> {
 
 impl<Q> Session<Q> {
     fn new(id: IdKey, opening: Opening<Q>, limit: Duration) -> Self {
-        Session { id, opening: Some(opening), connected: None, limit, end: End::NotYet }
+        Session { id, opening: Some(opening), connected: None, limit, has_failed: false, end: End::NotYet }
     }
 
     /// Creates an id of [`PortSpace::Tcp`] on a channel, or in synchronous mode (`None`), and begins to connect.
@@ -133,7 +136,8 @@ impl<Q> Session<Q> {
         limit: Duration,
     ) -> Result<Self, Error> {
         let id = connected.id;
-        let mut session = Session { id, opening: None, connected: Some(connected), limit, end: End::NotYet };
+        let (connected, end) = (Some(connected), End::NotYet);
+        let mut session = Session { id, opening: None, connected, limit, has_failed: false, end };
         if let Some(State::Disconnecting | State::Closing) = drive.core().state(id) {
             session.end = End::Begun;
         } else if let Err(error) = session.note(drive, false) {
@@ -237,7 +241,7 @@ impl<Q> Session<Q> {
         match drive.core().state(self.id) {
             Some(State::Connected | State::Disconnecting) => return Ok(()),
             Some(State::Closing) if !is_answer => return Ok(()),
-            Some(State::PeerClosed) => drive.teardown(self.id, drive.within(self.limit))?,
+            Some(State::PeerClosed) => return self.leave(drive),
             Some(_) | None => {}
         }
         // A later event, such as TIMEWAIT_EXIT, changes nothing.
@@ -256,12 +260,19 @@ impl<Q> Session<Q> {
         &mut self,
         drive: &mut Drive<D, P, O>,
     ) -> Result<(), Error> {
-        // In other states an event tells of the end.
-        let is_open = matches!(drive.core().state(self.id), Some(State::Connected | State::PeerClosed));
-        if self.end == End::NotYet && self.connected.is_some() && is_open {
-            drive.teardown(self.id, drive.within(self.limit))?;
-            self.end = End::Begun;
-        }
+        if self.is_open() { self.leave(drive) } else { Ok(()) }
+    }
+
+    /// Disconnects, or answers the disconnect of the peer.
+    fn leave<D: Device, P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
+        let end = match drive.core().state(self.id) {
+            Some(State::Connected) => End::Begun,
+            Some(State::PeerClosed) => End::Both,
+            // An event tells of the end.
+            Some(_) | None => return Ok(()),
+        };
+        drive.teardown(self.id, drive.within(self.limit))?;
+        self.end = end;
         Ok(())
     }
 
@@ -296,8 +307,8 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
         self.connected.as_ref().filter(|_| !self.is_over()).map(|connected| connected.attached.0.cq.fd())
     }
 
-    /// Returns the oldest completion of the CQ, which is the QP's own. After `None` the CQ is armed. A failed one, which no
-    /// event follows, disconnects. At the end it posts a send without bytes if unsignaled ones are left, as
+    /// Returns the oldest completion of the CQ, which is the QP's own. After `None` the CQ is armed. After a failed one, which
+    /// no event follows, the next call disconnects; so does each one after a disconnect that has failed. At the end it posts a send without bytes if unsignaled ones are left, as
     /// [`Drain`] does; when nothing is left, or the limit has passed, it destroys the QP and the id.
     ///
     /// # Errors
@@ -306,30 +317,33 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
         &mut self,
         drive: &mut Drive<D, P, O>,
     ) -> Result<Option<Completion>, Errno> {
-        let is_over = self.is_over();
-        let Some(connected) = self.connected.as_mut().filter(|_| !is_over) else { return Ok(None) };
-        let (QpParts { qp, cq, .. }, _) = &mut connected.attached;
-        let mut one = [Completion::default()];
-        while cq.poll_or_arm(&mut one)? > 0 {
-            let [completion] = one;
-            if self.end == End::Marked && completion.wr_id == Drain::MARK {
-                continue;
-            }
-            if !completion.is_success() {
-                self.disconnect(drive).map_err(|error| error.errno())?;
-            }
-            return Ok(Some(completion));
+        // A peer that is not answered yet has closed if the answer has failed.
+        if self.is_open() && (self.has_failed || drive.core().state(self.id) == Some(State::PeerClosed)) {
+            self.leave(drive).map_err(|error| error.errno())?;
         }
-        let left = qp.unpolled();
-        // The deadline of the teardown ends it, and so does the end of the time wait.
-        let is_closing = drive.core().state(self.id) == Some(State::Closing);
-        match self.end {
-            End::NotYet | End::Begun | End::Over => {}
-            End::Both | End::Marked if left.is_none() || !is_closing => {
-                self.cancel(drive).map_err(|error| error.errno())?
+        let mut one = [Completion::default()];
+        while let Some(connected) = self.connected.as_mut().filter(|_| self.end != End::Over) {
+            let (QpParts { qp, cq, .. }, _) = &mut connected.attached;
+            if cq.poll_or_arm(&mut one)? > 0 {
+                let [completion] = one;
+                if self.end == End::Marked && completion.wr_id == Drain::MARK {
+                    continue;
+                }
+                self.has_failed |= !completion.is_success();
+                return Ok(Some(completion));
             }
-            End::Both if left.sends > 0 && mark(qp) => self.end = End::Marked,
-            End::Both | End::Marked => {}
+            let left = qp.unpolled();
+            // The deadline of the teardown ends it, and so does the end of the time wait. On iWARP there is neither: a
+            // device flushes at once, or not at all.
+            let is_closing = drive.core().state(self.id) == Some(State::Closing);
+            match self.end {
+                End::NotYet | End::Begun | End::Over => break,
+                End::Both if left.sends > 0 && mark(qp) => self.end = End::Marked,
+                End::Both | End::Marked if left.is_none() || !is_closing => {
+                    self.cancel(drive).map_err(|error| error.errno())?
+                }
+                End::Both | End::Marked => break,
+            }
         }
         Ok(None)
     }

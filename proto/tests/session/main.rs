@@ -1,24 +1,27 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
+mod stumbling;
+
 use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{Connected, HandshakeError, Incoming, Options, Session};
-use cmid_proto::{Acks, ChannelKey, CmOption, Drive, Errno, IdKey, Limits, Next, PortSpace, State, Time};
-use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
+use cmid_proto::{Acks, ChannelKey, CmOption, Drive, Errno, IdKey, Limits, Next, PortSpace, State, Time, Transport};
+use cmid_sim::{Config, Fabric, Host, Mr};
+use stumbling::Stumbling;
 
 /// Longer than any step of these tests.
 const SOON: Duration = Duration::from_secs(20);
 
-type Attached = (QpParts<SimDevice>, Mr);
+type Attached = (QpParts<Stumbling>, Mr);
 
 fn within(timeout: Duration) -> Options<'static> {
     Options { timeout, ..Options::default() }
 }
 
 /// A QP, memory of 64 bytes, and a receive of 8.
-fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Attached, CreateError> {
+fn attach(device: &mut Stumbling, to: Attaching<'_>) -> Result<Attached, CreateError> {
     let mut parts = device.qp(to).caps(Caps { max_send_wr: 4, ..Caps::default() }).attach()?;
     let mr = parts.pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
     parts.qp.post_recv(1, mr.sge(0..8))?;
@@ -28,7 +31,7 @@ fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Attached, CreateE
 /// A side on a host of its own.
 struct Side {
     host: Host,
-    drive: Drive<SimDevice>,
+    drive: Drive<Stumbling>,
     channel: ChannelKey,
     id: IdKey,
     session: Option<Session<Attached>>,
@@ -36,9 +39,9 @@ struct Side {
 }
 
 impl Side {
-    fn new(fabric: &Fabric, address: &str) -> Self {
-        let host = fabric.host(&[address.parse().unwrap()]);
-        let mut drive = Drive::new(host.device(), Limits::SINGLE);
+    fn new(fabric: &Fabric, transport: Transport, address: &str) -> Self {
+        let host = fabric.host_with(&[address.parse().unwrap()], transport);
+        let mut drive = Drive::new(Stumbling { device: host.device(), failures: 0 }, Limits::SINGLE);
         drive.set_now(fabric.now());
         let channel = drive.open_channel(Acks::Explicit).unwrap();
         let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
@@ -87,7 +90,7 @@ impl Side {
         self.drive.migrate(connected.id, None, Time::NEVER).unwrap();
         let released = self.drive.release(connected.id).unwrap();
         self.drive.core().check();
-        self.drive = Drive::new(self.host.device(), Limits::default());
+        self.drive = Drive::new(Stumbling { device: self.host.device(), failures: 0 }, Limits::default());
         self.drive.set_now(fabric.now());
         self.channel = self.drive.open_channel(Acks::Explicit).unwrap();
         self.id = self.drive.adopt(released).unwrap();
@@ -126,9 +129,9 @@ fn advance(fabric: &Fabric, sides: &[&Side]) {
 }
 
 impl World {
-    fn connected(limit: Duration) -> Self {
+    fn connected(transport: Transport, limit: Duration) -> Self {
         let fabric = Fabric::new(Config::default());
-        let sides = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+        let sides = [Side::new(&fabric, transport, "10.0.0.1"), Side::new(&fabric, transport, "10.0.0.2")];
         let mut world = World { fabric, sides };
         let [client, server] = &mut world.sides;
         let address = "10.0.0.2:7471".parse().unwrap();
@@ -166,9 +169,37 @@ fn results(completions: &[Completion]) -> Vec<(u64, bool)> {
     completions.iter().map(|it| (it.wr_id, it.is_success())).collect()
 }
 
-#[test]
-fn a_disconnect_ends_both_sides_and_completes_all_work() {
-    let mut world = World::connected(SOON);
+/// Runs each function as a test on both transports.
+macro_rules! on_each_transport {
+    ($($name:ident),* $(,)?) => {
+        mod infiniband {
+            $(#[test] fn $name() { super::$name(cmid_proto::Transport::InfiniBand); })*
+        }
+        mod iwarp {
+            $(#[test] fn $name() { super::$name(cmid_proto::Transport::Iwarp); })*
+        }
+    };
+}
+
+on_each_transport! {
+    a_disconnect_ends_both_sides_and_completes_all_work,
+    both_sides_may_disconnect_at_once,
+    unsignaled_sends_are_over_before_the_qp_is_destroyed,
+    a_failed_completion_disconnects,
+    a_connection_that_moves_to_another_driver_is_a_session_there,
+    a_peer_may_disconnect_while_the_connection_moves,
+    a_session_that_ends_may_move,
+    a_peer_that_is_gone_delays_the_end_until_the_limit,
+    a_removed_device_ends_the_session_without_the_peer,
+    a_refused_connect_ends_the_session,
+    a_cancel_destroys_the_id_at_once_at_each_step,
+    a_peer_learns_of_a_cancel,
+    a_refused_option_destroys_the_id,
+    the_earlier_of_both_limits_ends_a_handshake,
+}
+
+fn a_disconnect_ends_both_sides_and_completes_all_work(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
     let (parts, mr) = client.session().attached().unwrap();
     parts.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
@@ -179,9 +210,8 @@ fn a_disconnect_ends_both_sides_and_completes_all_work() {
     assert_eq!((results(&client), results(&server)), (vec![(2, true), (1, false)], vec![(1, true)]));
 }
 
-#[test]
-fn both_sides_may_disconnect_at_once() {
-    let mut world = World::connected(SOON);
+fn both_sides_may_disconnect_at_once(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     for side in &mut world.sides {
         side.session.as_mut().unwrap().disconnect(&mut side.drive).unwrap();
     }
@@ -189,36 +219,70 @@ fn both_sides_may_disconnect_at_once() {
     assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
 }
 
-#[test]
-fn unsignaled_sends_are_over_before_the_qp_is_destroyed() {
-    let mut world = World::connected(SOON);
-    let [client, _] = &mut world.sides;
-    let (parts, mr) = client.session().attached().unwrap();
-    parts.qp.post_send(SendWr::send(2, mr.sge(0..8)).unsignaled()).unwrap();
-    world.until(SOON, |[_, server]| !server.completions.is_empty());
-    // Until the ACK is there.
-    world.fabric.advance_to(world.fabric.now().after(Duration::from_millis(10)));
-    let [client, _] = &mut world.sides;
-    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
-    // The mark that has flushed it is not reported.
-    let [client, _] = world.ends(SOON);
-    assert_eq!(results(&client), [(1, false)]);
+fn unsignaled_sends_are_over_before_the_qp_is_destroyed(transport: Transport) {
+    for first in 0..2 {
+        let mut world = World::connected(transport, SOON);
+        let [client, _] = &mut world.sides;
+        let (parts, mr) = client.session().attached().unwrap();
+        parts.qp.post_send(SendWr::send(2, mr.sge(0..8)).unsignaled()).unwrap();
+        world.until(SOON, |[_, server]| !server.completions.is_empty());
+        // Until the ACK is there.
+        world.fabric.advance_to(world.fabric.now().after(Duration::from_millis(10)));
+        let side = &mut world.sides[first];
+        side.session.as_mut().unwrap().disconnect(&mut side.drive).unwrap();
+        // The mark that has flushed it is not reported.
+        let [client, _] = world.ends(SOON);
+        assert_eq!(results(&client), [(1, false)]);
+    }
 }
 
-#[test]
-fn a_failed_completion_disconnects() {
-    let mut world = World::connected(SOON);
+fn a_failed_completion_disconnects(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
     let (parts, mr) = client.session().attached().unwrap();
     // The peer's receive has 8 bytes.
     parts.qp.post_send(SendWr::send(2, mr.sge(0..16))).unwrap();
     let [client, server] = world.ends(SOON);
-    assert_eq!((results(&client), results(&server)), (vec![(2, false), (1, false)], vec![(1, false)]));
+    // On iWARP a send is complete when TCP has it, and the end of the connection flushes the receive.
+    let is_iwarp = transport == Transport::Iwarp;
+    assert_eq!((results(&client), results(&server)), (vec![(2, is_iwarp), (1, false)], vec![(1, false)]));
 }
 
+/// The next call disconnects again.
 #[test]
-fn a_connection_that_moves_to_another_driver_is_a_session_there() {
-    let mut world = World::connected(SOON);
+fn a_disconnect_that_fails_loses_no_completion() {
+    let mut world = World::connected(Transport::InfiniBand, SOON);
+    let [client, _] = &mut world.sides;
+    let (parts, mr) = client.session().attached().unwrap();
+    parts.qp.post_send(SendWr::send(2, mr.sge(0..16))).unwrap();
+    world.fabric.advance_to(world.fabric.now().after(Duration::from_millis(10)));
+    let [client, _] = &mut world.sides;
+    client.drive.device_mut().failures = 1;
+    let session = client.session.as_mut().unwrap();
+    let results = [(); 3].map(|()| session.next_completion(&mut client.drive).map(|it| it.map(|it| it.wr_id)));
+    assert_eq!(results, [Ok(Some(2)), Err(Errno::ENOMEM), Ok(Some(1))]);
+    world.ends(SOON);
+}
+
+/// The next look for a completion answers.
+#[test]
+fn an_answer_that_fails_is_made_again() {
+    let mut world = World::connected(Transport::InfiniBand, SOON);
+    let World { fabric, sides: [client, server] } = &mut world;
+    server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
+    client.drive.device_mut().failures = 1;
+    let error = loop {
+        advance(fabric, &[client, server]);
+        if let Err(error) = client.turn(fabric, SOON) {
+            break error;
+        }
+    };
+    assert_eq!(error.errno(), Errno::ENOMEM);
+    world.ends(SOON);
+}
+
+fn a_connection_that_moves_to_another_driver_is_a_session_there(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
     client.moves(&world.fabric, false);
     assert!(client.is_open());
@@ -233,16 +297,17 @@ fn a_connection_that_moves_to_another_driver_is_a_session_there() {
 }
 
 /// Its event is taken before the session resumes, or after.
-#[test]
-fn a_peer_may_disconnect_while_the_connection_moves() {
+fn a_peer_may_disconnect_while_the_connection_moves(transport: Transport) {
     for reads in [true, false] {
-        let mut world = World::connected(SOON);
+        let mut world = World::connected(transport, SOON);
         let [client, server] = &mut world.sides;
         server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
         world.fabric.advance_to(world.fabric.now().after(Duration::from_secs(1)));
         client.moves(&world.fabric, reads);
         let state = client.drive.core().state(client.id);
-        assert_eq!(state, Some(if reads { State::Closing } else { State::Connected }));
+        // On iWARP no answer is due.
+        let ended = if transport == Transport::Iwarp { State::Closed } else { State::Closing };
+        assert_eq!(state, Some(if reads { ended } else { State::Connected }));
         assert_eq!(client.is_open(), !reads);
         let [client, server] = world.ends(SOON);
         assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
@@ -250,9 +315,8 @@ fn a_peer_may_disconnect_while_the_connection_moves() {
 }
 
 /// This side has disconnected, and awaits the end on another driver.
-#[test]
-fn a_session_that_ends_may_move() {
-    let mut world = World::connected(SOON);
+fn a_session_that_ends_may_move(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
     client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
     client.moves(&world.fabric, false);
@@ -261,16 +325,16 @@ fn a_session_that_ends_may_move() {
     assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
 }
 
-#[test]
-fn a_peer_that_is_gone_delays_the_end_until_the_limit() {
+fn a_peer_that_is_gone_delays_the_end_until_the_limit(transport: Transport) {
     let limit = Duration::from_millis(300);
-    let mut world = World::connected(limit);
+    let mut world = World::connected(transport, limit);
     let [client, server] = &mut world.sides;
     server.host.set_link(false);
     client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
     let begun = world.fabric.now();
     world.until(limit, |[client, _]| client.is_over());
-    assert!(world.fabric.now().since(begun) >= limit);
+    // On iWARP the own end of TCP is the end.
+    assert_eq!(world.fabric.now().since(begun) >= limit, transport == Transport::InfiniBand);
     let [mut client, server] = world.sides;
     client.has_ended();
     assert_eq!(results(&client.completions), [(1, false)]);
@@ -278,9 +342,8 @@ fn a_peer_that_is_gone_delays_the_end_until_the_limit() {
     assert!(!server.is_over());
 }
 
-#[test]
-fn a_removed_device_ends_the_session_without_the_peer() {
-    let mut world = World::connected(SOON);
+fn a_removed_device_ends_the_session_without_the_peer(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
     client.host.remove_device();
     world.until(SOON, |[client, _]| client.is_over());
@@ -290,10 +353,9 @@ fn a_removed_device_ends_the_session_without_the_peer() {
     assert_eq!(results(&client.completions), [(1, false)]);
 }
 
-#[test]
-fn a_refused_connect_ends_the_session() {
+fn a_refused_connect_ends_the_session(transport: Transport) {
     let fabric = Fabric::new(Config::default());
-    let [mut client, _server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+    let [mut client, _server] = [Side::new(&fabric, transport, "10.0.0.1"), Side::new(&fabric, transport, "10.0.0.2")];
     // Nobody listens.
     let to = "10.0.0.2:7471".parse().unwrap();
     client.session = Some(Session::connect_on(&mut client.drive, client.id, to, &within(SOON)).unwrap());
@@ -308,9 +370,8 @@ fn a_refused_connect_ends_the_session() {
     assert_eq!(client.drive.core().state(client.id), None);
 }
 
-#[test]
-fn a_cancel_destroys_the_id_at_once_at_each_step() {
-    let mut world = World::connected(SOON);
+fn a_cancel_destroys_the_id_at_once_at_each_step(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     for (side, state) in world.sides.iter_mut().zip([State::Connected, State::Closing]) {
         let session = side.session.as_mut().unwrap();
         if state == State::Closing {
@@ -324,7 +385,7 @@ fn a_cancel_destroys_the_id_at_once_at_each_step() {
         assert_eq!(side.drive.core().state(id), None);
     }
     let fabric = Fabric::new(Config::default());
-    let mut client = Side::new(&fabric, "10.0.0.1");
+    let mut client = Side::new(&fabric, transport, "10.0.0.1");
     let to = "10.0.0.2:7471".parse().unwrap();
     let mut session: Session<Attached> = Session::connect_on(&mut client.drive, client.id, to, &within(SOON)).unwrap();
     session.cancel(&mut client.drive).unwrap();
@@ -332,9 +393,8 @@ fn a_cancel_destroys_the_id_at_once_at_each_step() {
     assert_eq!(client.drive.core().state(client.id), None);
 }
 
-#[test]
-fn a_peer_learns_of_a_cancel() {
-    let mut world = World::connected(SOON);
+fn a_peer_learns_of_a_cancel(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
     client.session.as_mut().unwrap().cancel(&mut client.drive).unwrap();
     world.until(SOON, |[_, server]| server.is_over());
@@ -342,10 +402,10 @@ fn a_peer_learns_of_a_cancel() {
     assert_eq!((client.drive.core().state(client.id), results(&server.completions)), (None, vec![(1, false)]));
 }
 
-#[test]
-fn a_refused_option_destroys_the_id() {
+fn a_refused_option_destroys_the_id(transport: Transport) {
     let fabric = Fabric::new(Config::default());
-    let [mut client, mut server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+    let [mut client, mut server] =
+        [Side::new(&fabric, transport, "10.0.0.1"), Side::new(&fabric, transport, "10.0.0.2")];
     let to = "10.0.0.2:7471".parse().unwrap();
     server.drive.bind(server.id, to).unwrap();
     server.drive.listen(server.id, 1).unwrap();
@@ -379,12 +439,12 @@ fn a_refused_option_destroys_the_id() {
     assert_eq!(error.errno(), Errno::ECONNREFUSED);
 }
 
-#[test]
-fn the_earlier_of_both_limits_ends_a_handshake() {
+fn the_earlier_of_both_limits_ends_a_handshake(transport: Transport) {
     let soon = Duration::from_millis(300);
     for (timeout, deadline) in [(soon, SOON), (SOON, soon)] {
         let fabric = Fabric::new(Config::default());
-        let [mut client, server] = [Side::new(&fabric, "10.0.0.1"), Side::new(&fabric, "10.0.0.2")];
+        let [mut client, server] =
+            [Side::new(&fabric, transport, "10.0.0.1"), Side::new(&fabric, transport, "10.0.0.2")];
         server.host.set_link(false);
         let options = Options { deadline: fabric.now().after(deadline), ..within(timeout) };
         let (to, channel) = ("10.0.0.2:7471".parse().unwrap(), Some(client.channel));
