@@ -140,7 +140,8 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     }
 
     /// Sets the length of the longest message that this side takes, in bytes; a megabyte without it. A longer one of the peer
-    /// ends the channel. So much memory is registered while a large message is received.
+    /// ends the channel. So much memory is registered while a large message is received; if the process cannot have it, the
+    /// channel ends too.
     pub fn set_large_max(&mut self, large_max: usize) {
         self.large_max = large_max;
     }

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*};
+use cmid_proto::Observer;
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*, zeros};
 use cmid_proto::handshake::Options;
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
-use cmid_proto::{Errno, Observer};
 
 use super::{Channel, Work, invalid};
 use crate::clock;
@@ -34,7 +34,8 @@ impl<D: DataPath> Channel<D> {
     ///
     /// # Errors
     /// As [`Connection::connect`]; `InvalidData` with a [`HelloError`](cmid_proto::messages::HelloError) if the peer has
-    /// accepted as something else, or with limits that do not fit. Values of `config` that the device does not have.
+    /// accepted as something else, or with limits that do not fit. Values of `config` that the device does not have;
+    /// `OutOfMemory` for more memory than the process can have.
     ///
     /// # Cancel safety
     /// As [`Connection::connect`].
@@ -130,10 +131,8 @@ fn attach<D: DataPath>(
 ) -> Result<(D::Cq, Attached<D>), CreateError> {
     let (window, packet) = (u32::from(config.window), config.packet as usize);
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 2 * window + 1)?);
-    let len = packet.checked_mul(window as usize).ok_or(Errno::EINVAL)?;
-    let [receives, sends] =
-        [pd.pool(vec![0; len], packet, Access::LOCAL_WRITE), pd.pool(vec![0; len], packet, Access::empty())];
-    let (receives, sends) = (receives?, sends?);
+    let pool = |access| Ok::<_, CreateError>(pd.pool(zeros(window as usize, packet)?, packet, access)?);
+    let (receives, sends) = (pool(Access::LOCAL_WRITE)?, pool(Access::empty())?);
     // One more for the read of a large message.
     let caps = Caps { max_send_wr: window + 1, max_recv_wr: window, ..Caps::default() };
     let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;

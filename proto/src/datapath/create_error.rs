@@ -335,6 +335,12 @@ impl From<Errno> for CreateError {
 /// The error of [`ProtectionDomain::register`](super::ProtectionDomain::register), without the buffer.
 impl<B> From<(B, memory::MemoryError)> for CreateError {
     fn from((_, error): (B, memory::MemoryError)) -> Self {
+        error.into()
+    }
+}
+
+impl From<memory::MemoryError> for CreateError {
+    fn from(error: memory::MemoryError) -> Self {
         CreateError { call: None, reason: CreateReason::Register(error) }
     }
 }

@@ -200,6 +200,22 @@ pub trait Memory: From<Vec<u8>> {
     fn into_vec(self) -> Result<Vec<u8>, Self>;
 }
 
+/// Returns memory of `count` times `len` bytes, all 0, to be registered. A size from an application or a peer may be one
+/// that no process has: `vec!` ends the process then.
+///
+/// # Errors
+/// [`memory::MemoryReason::NoMemory`].
+pub fn zeros(count: usize, len: usize) -> Result<Vec<u8>, memory::MemoryError> {
+    let (all, mut bytes) = (count.saturating_mul(len), Vec::new());
+    bytes.try_reserve_exact(all).map_err(|_| memory::MemoryRefused {
+        request: memory::MemoryRequest::Register,
+        target: memory::MemoryTarget::Mr(None),
+        reason: memory::MemoryReason::NoMemory(all),
+    })?;
+    bytes.resize(all, 0);
+    Ok(bytes)
+}
+
 /// The result of a re-registration.
 #[derive(Debug)]
 #[must_use]

@@ -1,6 +1,7 @@
 //! Pools of registered memory, and the blocks that they hand out.
 
 use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,6 +9,7 @@ use core::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Part, Remote};
+use crate::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
 
 /// A piece of registered memory that one owner has, made by a device for its pools. Nothing but its owner accesses its
 /// bytes: no other piece overlaps it, and peers have no right to write to it.
@@ -66,12 +68,24 @@ impl<P> Shelf<P> {
 }
 
 impl<P: Piece> Pool<P> {
-    /// Creates a pool of pieces of one length. For devices.
-    pub fn of(pieces: impl IntoIterator<Item = P>) -> Self {
-        let free: Vec<_> =
-            pieces.into_iter().map(|piece| Box::new(Slot { piece, range: (0, 0), shelf: None })).collect();
+    /// Creates a pool of at most `blocks` pieces of one length. For devices.
+    ///
+    /// # Errors
+    /// That of a piece. [`MemoryReason::NoMemory`] if so many slots cannot be had.
+    pub fn of(blocks: usize, pieces: impl IntoIterator<Item = Result<P, MemoryError>>) -> Result<Self, MemoryError> {
+        let mut free = Vec::new();
+        // Asks for the memory of all slots at once, and returns it: each has a box of its own, which cannot fail.
+        let all: Result<(), TryReserveError> = Vec::<Slot<P>>::new().try_reserve_exact(blocks);
+        all.and_then(|()| free.try_reserve_exact(blocks)).map_err(|_| MemoryRefused {
+            request: MemoryRequest::Register,
+            target: MemoryTarget::Mr(None),
+            reason: MemoryReason::NoMemory(blocks.saturating_mul(size_of::<Slot<P>>())),
+        })?;
+        for piece in pieces.into_iter().take(blocks) {
+            free.push(Box::new(Slot { piece: piece?, range: (0, 0), shelf: None }));
+        }
         let (blocks, block_len) = (free.len(), free.first().map_or(0, |slot| slot.piece.len()));
-        Pool(Arc::new(Shelf { free: Mutex::new(free), blocks, block_len }))
+        Ok(Pool(Arc::new(Shelf { free: Mutex::new(free), blocks, block_len })))
     }
 
     /// Takes a block; `None` if all are in use. Its bytes are those that its last owner left.

@@ -56,6 +56,7 @@ impl MemoryReason {
             | MemoryReason::InDoubt
             | MemoryReason::InUse(_) => Errno::EBUSY,
             MemoryReason::DeviceGone => Errno::EIO,
+            MemoryReason::NoMemory(_) => Errno::ENOMEM,
             MemoryReason::OtherProcess => Errno::EACCES,
             MemoryReason::OnlyDeregister
             | MemoryReason::Gone

@@ -44,6 +44,9 @@ pub enum MemoryReason {
     /// `ibv_reg_mr`.
     #[error("memory of length 0 cannot be registered")]
     Empty,
+    /// The process cannot have so many bytes of memory ([`zeros`](crate::datapath::zeros), and the blocks of a pool).
+    #[error("{0} bytes cannot be allocated")]
+    NoMemory(usize),
     /// A pool without a block: the memory is shorter than one, or the length of a block is 0 or too large for a range.
     #[error("the memory has no room for a block, or the length of a block is 0 or above 4294967294")]
     NoBlock,

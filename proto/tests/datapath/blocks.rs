@@ -3,14 +3,16 @@
 use core::ops::Range;
 use std::sync::Arc;
 
+use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Completion, Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns, WcStatus,
+    Completion, Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns, WcStatus, zeros,
 };
+use cmid_proto::memory::MemoryError;
 
 use crate::device::{Pd, Piece};
 
 fn pool(blocks: usize) -> Pool<Piece> {
-    Pool::of((0..blocks).map(|_| Piece(vec![0; 8])))
+    Pool::of(blocks, (0..blocks).map(|_| Ok(Piece(vec![0; 8])))).unwrap()
 }
 
 fn one(pool: &Pool<Piece>) -> Parts<Piece> {
@@ -24,6 +26,19 @@ fn done(wr_id: u64) -> Completion {
 /// The requests below this number are over.
 fn below(over: u64) -> impl Fn(u64) -> bool {
     move |number| number < over
+}
+
+/// A size of an application or a peer is an error, and not the end of the process.
+#[test]
+fn memory_that_nobody_has_is_refused() {
+    let text = |error: MemoryError| error.to_string();
+    let refused = |bytes: usize| Err(format!("refused: register an MR: {bytes} bytes cannot be allocated"));
+    assert_eq!(zeros(usize::MAX, 2).map_err(text), refused(usize::MAX));
+    assert_eq!(zeros(1 << 40, 1 << 20).map_err(text), refused(1 << 60));
+    assert_eq!(zeros(1 << 40, 1 << 20).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!(zeros(0, usize::MAX), Ok(vec![]));
+    assert_eq!(zeros(2, 3), Ok(vec![0; 6]));
+    assert!(Pool::<Piece>::of(1 << 56, []).is_err_and(|error| error.errno() == Errno::ENOMEM));
 }
 
 #[test]

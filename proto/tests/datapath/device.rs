@@ -270,7 +270,7 @@ impl ProtectionDomain for Pd {
         block_len: usize,
         _: Access,
     ) -> Result<Pool<Piece>, (Plain, memory::MemoryError)> {
-        Ok(Pool::of([Piece(vec![0; block_len])]))
+        Pool::of(1, [Ok(Piece(vec![0; block_len]))]).map_err(|_| unreachable!("a block can be had"))
     }
 
     fn register(&self, _: impl Into<Plain>, _: Access) -> Result<Bytes, (Plain, memory::MemoryError)> {

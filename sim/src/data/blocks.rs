@@ -44,23 +44,20 @@ impl Piece {
         }
         // Others could register the memory, with other rights.
         let buffer = buffer.unshared().map_err(|buffer| (buffer, refused(MemoryReason::SharedPool).into()))?;
-        let (whole, shared) = (buffer.len(), buffer.share());
+        let (blocks, whole, shared) = (buffer.len() / len, buffer.len(), buffer.share());
         let register = |range: Range<usize>| -> Result<Arc<[Mr]>, MemoryError> {
             let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access | Access::LOCAL_WRITE));
             mrs.map(|registered| registered.map_err(|(_, error)| error)).collect()
         };
-        let pieces = if access.contains(Access::MW_BIND) {
+        let pool = if access.contains(Access::MW_BIND) {
             // Soft-RoCE checks the rights of a window and not its range, so the key of a window reaches all of its MR.
-            let each = (0..whole / len).map(|block| Ok(Piece::of(&register(block * len..(block + 1) * len)?, 0, len)));
-            each.collect::<Result<Vec<_>, _>>()
+            let each = |block| Ok(Piece::of(&register(block * len..(block + 1) * len)?, 0, len));
+            Pool::of(blocks, (0..blocks).map(each))
         } else {
-            let one = register(0..whole);
-            one.map(|mrs| (0..whole / len).map(|block| Piece::of(&mrs, block * len, len)).collect())
+            let of = |mrs| Pool::of(blocks, (0..blocks).map(|block| Ok(Piece::of(&mrs, block * len, len))));
+            register(0..whole).and_then(of)
         };
-        match pieces {
-            Ok(pieces) => Ok(Pool::of(pieces)),
-            Err(error) => Err((Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error)),
-        }
+        pool.map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
     }
 
     fn of(mrs: &Arc<[Mr]>, offset: usize, len: usize) -> Self {

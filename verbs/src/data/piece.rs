@@ -74,14 +74,14 @@ impl Piece {
             let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access));
             mrs.map(|registered| registered.map_err(|(_, error)| error)).collect()
         };
-        let pieces: Result<Vec<Piece>, MemoryError> = if access.contains(Access::MW_BIND) {
-            let each = (0..blocks).map(|block| Piece::of(&register(block * len..(block + 1) * len)?, 0, len));
-            each.collect()
+        let pool = if access.contains(Access::MW_BIND) {
+            let each = |block| Piece::of(&register(block * len..(block + 1) * len)?, 0, len);
+            Pool::of(blocks, (0..blocks).map(each))
         } else {
-            register(0..blocks * len)
-                .and_then(|mrs| (0..blocks).map(|block| Piece::of(&mrs, block * len, len)).collect())
+            let of = |mrs| Pool::of(blocks, (0..blocks).map(|block| Piece::of(&mrs, block * len, len)));
+            register(0..blocks * len).and_then(of)
         };
-        pieces.map(Pool::of).map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
+        pool.map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
     }
 
     /// Registers its memory anew, so that the device has ended all accesses by the earlier keys. Only a piece that a window can
