@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
+use tokio::time::{Sleep, sleep_until};
 
 use crate::clock;
 use crate::driver::{Tokio, Watches, until};
 use crate::port::Port;
-use crate::watch::Watch;
+use crate::watch::{Watch, in_runtime};
 
 /// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
 /// connection.
@@ -73,6 +75,8 @@ pub struct Connection<D: DataPath, O: Observer = ()> {
     watch: Watch,
     /// Whether the CQ notifies of its next completion.
     is_armed: bool,
+    /// Of what polls without a future of this type.
+    timer: Option<Pin<Box<Sleep>>>,
     /// The time until which work requests may complete after the end of the connection.
     flushed_by: Option<Time>,
     param: ReceivedParam,
@@ -127,8 +131,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
         let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(session, attach).await?;
-        let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
-        Ok((Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached))
+        let (watch, is_armed, timer, flushed_by) = (Watch::default(), false, None, None);
+        Ok((Connection { port, cq, watch, is_armed, timer, flushed_by, param, private_data }, attached))
     }
 
     /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
@@ -180,7 +184,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// the kernel.
     pub fn leave_runtime(&mut self) {
         self.port.driver.leave_runtime();
-        self.watch = Watch::default();
+        (self.watch, self.timer) = (Watch::default(), None);
     }
 
     /// Waits until the connection has ended: the peer has disconnected, or this side has. Confirms the peer's disconnect,
@@ -319,8 +323,23 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         }
     }
 
+    /// Ready at the nearest deadline, or at a time of the caller.
+    pub(crate) fn poll_time(&mut self, of_caller: Option<Time>, context: &mut Context<'_>) -> io::Result<Poll<()>> {
+        let Some(due) = self.due().into_iter().chain(of_caller).min().and_then(clock::instant) else {
+            return Ok(Poll::Pending);
+        };
+        let timer = match &mut self.timer {
+            Some(timer) => timer,
+            none => none.insert(in_runtime(|| Box::pin(sleep_until(due)))?),
+        };
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
+        }
+        Ok(timer.as_mut().poll(context))
+    }
+
     /// The nearest deadline.
-    pub(crate) fn due(&self) -> Option<Time> {
+    fn due(&self) -> Option<Time> {
         self.port.driver.drive.next_timeout().into_iter().chain(self.flushed_by).min()
     }
 }

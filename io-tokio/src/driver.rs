@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock;
-use crate::watch::Watch;
+use crate::watch::{Watch, in_runtime};
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -150,6 +150,6 @@ pub(crate) async fn until(
 ) -> io::Result<()> {
     match due {
         None => poll_fn(poll).await,
-        Some(due) => timeout_at(due, poll_fn(poll)).await.unwrap_or(Ok(())),
+        Some(due) => in_runtime(|| timeout_at(due, poll_fn(poll)))?.await.unwrap_or(Ok(())),
     }
 }

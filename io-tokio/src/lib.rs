@@ -16,7 +16,7 @@
 //! There is no task of this crate. Each listener and each connection has a drive of its own, in the value itself, and its
 //! futures make its turns. So nothing happens on a connection that no task awaits, except in the kernel: it keeps the
 //! events. Both kinds of runtimes do. A runtime needs its drivers of I/O and time: `enable_all` of its builder.
-//! Otherwise the first wait panics, as those of `tokio::net` and `tokio::time`.
+//! Otherwise the first wait is an error that says so; where panics do not unwind, tokio's panic ends the process.
 //!
 //! A value moves freely between the threads of its runtime, and to another runtime with
 //! [`Connection::leave_runtime`]. It has its own event channel, so no call of the kernel is necessary.

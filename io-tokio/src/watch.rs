@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
@@ -30,7 +31,18 @@ impl Watch {
 
 #[allow(deprecated, reason = "an `OwnedFd` keeps its descriptor; the replacement is unsafe")]
 fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
-    // Otherwise the registration would panic.
+    let fd = fd.try_clone_to_owned()?;
+    in_runtime(|| AsyncFd::with_interest(fd, Interest::READABLE))?
+}
+
+/// Makes what is registered in the runtime. Outside of a runtime, and in one without its drivers of I/O and time, tokio
+/// panics, and has no call that tells it before: here it is an error, with tokio's words.
+pub(crate) fn in_runtime<T>(make: impl FnOnce() -> T) -> io::Result<T> {
     Handle::try_current().map_err(io::Error::other)?;
-    AsyncFd::with_interest(fd.try_clone_to_owned()?, Interest::READABLE)
+    // What is half made is dropped.
+    panic::catch_unwind(AssertUnwindSafe(make)).map_err(|cause| {
+        let words = cause.downcast::<String>().map(|words| *words);
+        let words = words.or_else(|cause| cause.downcast::<&str>().map(|words| (*words).to_owned()));
+        io::Error::other(words.unwrap_or_else(|_| "the runtime has no drivers of I/O and time".to_owned()))
+    })
 }

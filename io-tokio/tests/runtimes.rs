@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -10,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use cmid_tokio::proto::datapath::{Attaching, Completion, CreateError, DataPath};
-use cmid_tokio::proto::{Observer, StepRecord};
+use cmid_tokio::proto::{Acks, Limits, Observer, StepRecord};
 use cmid_tokio::sim::{Clock, SimDevice};
-use cmid_tokio::{ByteStream, Channel, Connection, Incoming, ListenOptions, Listener, Options};
+use cmid_tokio::{ByteStream, Channel, Connection, Incoming, ListenOptions, Listener, Options, Tokio};
 use common::channels::channels;
 use common::{LIMIT, Side, World, attach, ends, server};
 use tokio::runtime::{Builder, Runtime};
@@ -188,4 +189,53 @@ fn a_request_is_accepted_in_another_runtime_than_its_listener() {
     });
     server.join().unwrap().unwrap();
     client.join().unwrap().unwrap();
+}
+
+#[test]
+fn the_timer_of_a_channel_leaves_a_runtime_with_its_connection() {
+    let world = World::new(Clock::Real);
+    let [mut client, _server] = {
+        let runtime = runtime();
+        let mut channels = runtime.block_on(channels(&world));
+        runtime
+            .block_on(async { tokio::time::timeout(Duration::from_millis(1), channels[0].recv()).await.unwrap_err() });
+        channels
+    };
+    client.connection().leave_runtime();
+    let wait = async { tokio::time::timeout(Duration::from_millis(100), client.recv()).await };
+    assert!(runtime().block_on(wait).is_err(), "no message and no error");
+}
+
+/// The error of a call in a runtime that lacks a driver.
+fn lacks<T>(runtime: &Runtime, future: impl Future<Output = io::Result<T>>) -> String {
+    runtime.block_on(future).err().unwrap().to_string()
+}
+
+#[test]
+fn a_runtime_without_a_driver_is_an_error_that_names_it_and_no_panic() {
+    for (name, runtime) in [
+        ("enable_io", Builder::new_current_thread().enable_time().build().unwrap()),
+        ("enable_time", Builder::new_current_thread().enable_io().build().unwrap()),
+    ] {
+        let world = World::new(Clock::Real);
+        let options = Options::default();
+        let connect = || Connection::connect(world.client.device(), server(), &options, attach);
+        let [mut client, mut other] = self::runtime().block_on(channels(&world));
+        client.leave_runtime();
+        let mut errors = vec![lacks(&runtime, connect()), lacks(&runtime, client.recv())];
+        client.leave_runtime();
+        // The first error of a channel is final.
+        errors.extend([lacks(&runtime, client.send(b"")), lacks(&runtime, client.finish())]);
+        other.leave_runtime();
+        errors.push(lacks(&runtime, other.close(LIMIT)));
+        let [mut client, _server] = self::runtime().block_on(world.connected());
+        client.connection.leave_runtime();
+        errors.push(lacks(&runtime, client.connection.disconnect(LIMIT)));
+        let mut driver = Tokio::new(world.client.device(), Limits::default());
+        let _channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+        errors.push(lacks(&runtime, driver.wait(Some(LIMIT))));
+        for error in errors {
+            assert!(error.contains(name), "{name}: {error}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ mod wakers;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -20,9 +20,10 @@ use cmid_proto::datapath::{Block, DataPath, Piece, Pool, Remote};
 use cmid_proto::messages::{HEADER, Messages, OFFER, Stage};
 use cmid_proto::{Observer, Time};
 use tokio::task::consume_budget;
-use tokio::time::{Sleep, timeout};
+use tokio::time::timeout;
 
 use crate::connection::Connection;
+use crate::watch::in_runtime;
 pub use bytes::ByteStream;
 use large::Reading;
 pub use message::Message;
@@ -104,9 +105,8 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     failure: Option<Arc<io::Error>>,
     /// Whether the stream has returned the failure.
     is_told: bool,
-    timer: Option<Pin<Box<Sleep>>>,
     wakers: Arc<Wakers>,
-    /// Of the descriptors and the timer: it wakes all of `wakers`.
+    /// Of the descriptors and the timer of the connection: it wakes all of `wakers`.
     waker: Waker,
     connection: Connection<D, O>,
     /// Dropped last.
@@ -128,7 +128,7 @@ enum Work {
     Read,
 }
 
-/// Nothing in it is pinned but the timer, which has a box of its own.
+/// Nothing in it is pinned.
 impl<D: DataPath, O: Observer> Unpin for Channel<D, O> {}
 
 impl<D: DataPath, O: Observer> Channel<D, O> {
@@ -154,7 +154,6 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     /// As [`Connection::leave_runtime`]. Before the next poll in another runtime: an error of a runtime that is gone is final.
     pub fn leave_runtime(&mut self) {
         self.connection.leave_runtime();
-        self.timer = None;
     }
 
     /// Sends a message of any length that the peer takes. Waits until the peer has a receive for it, and a large one until the
@@ -221,7 +220,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             while self.recv().await?.is_some() {}
             Ok(())
         };
-        timeout(limit, exchange).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+        in_runtime(|| timeout(limit, exchange))?.await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Message<D::Piece>>>> {

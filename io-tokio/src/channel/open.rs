@@ -104,7 +104,6 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             is_lost: false,
             failure: None,
             is_told: false,
-            timer: None,
             waker: Waker::from(Arc::clone(&wakers)),
             wakers,
             connection,

@@ -8,7 +8,6 @@ use std::time::Duration;
 use cmid_proto::datapath::{Block, Completion, DataPath, Parts, SendWr, WcStatus, prelude::*};
 use cmid_proto::messages::{HEADER, MessagesError, NotSent, Received};
 use cmid_proto::{Errno, Observer, Time};
-use tokio::time::sleep_until;
 
 use super::wakers::Half;
 use super::{Arrived, Channel, Message, Work, invalid};
@@ -181,13 +180,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         // A sign of life that is due, and for which no block is free, is tried again.
         let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
         let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
-        let due = self.connection.due().into_iter().chain(messages).min().and_then(clock::instant);
-        let Some(due) = due else { return Ok(Poll::Pending) };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        if timer.deadline() != due {
-            timer.as_mut().reset(due);
-        }
-        Ok(timer.as_mut().poll(context))
+        self.connection.poll_time(messages, context)
     }
 }
 
