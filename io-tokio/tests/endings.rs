@@ -4,12 +4,15 @@
 mod common;
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use cmid_harness::Fragile;
 use cmid_tokio::proto::datapath::{Attaching, Completion, WcStatus};
 use cmid_tokio::proto::handshake::HandshakeError;
-use cmid_tokio::proto::{Errno, State};
+use cmid_tokio::proto::{DeviceLayer, Errno, State};
 use cmid_tokio::sim::{Clock, Cq, SimDevice};
 use cmid_tokio::{Connection, Options};
 use common::{LIMIT, RECEIVES, Side, World, attach, ends, server};
@@ -231,6 +234,47 @@ async fn a_reject_has_its_reason_and_a_silent_server_its_limit() {
     assert_eq!(connected.err().unwrap().kind(), ErrorKind::ConnectionRefused);
     // A request that nobody takes.
     assert_eq!(ends(connect()).await.err().unwrap().kind(), ErrorKind::TimedOut);
+}
+
+/// Each operation of an end fails once. The next call goes on where the first one was.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_fails_at_any_operation_can_be_repeated() {
+    for end in 0..3 {
+        let mut failed = 0;
+        for nth in 1.. {
+            let (world, left) = (World::paused(), Arc::new(AtomicU32::new(0)));
+            let (mut listener, options) = (world.listener(), Options::default());
+            let device = Fragile::nth(world.client.device(), Arc::clone(&left), Errno::ENOMEM);
+            let attach_it = |device: &mut Fragile<SimDevice>, to: Attaching<'_>| attach(device.inner_mut(), to);
+            let connect = Connection::connect(device, server(), &options, attach_it);
+            let accept = async { listener.accept().await?.accept(&options, attach).await };
+            let ((mut connection, _port), (mut peer, _peers)) =
+                ends(async { tokio::try_join!(connect, accept) }).await.unwrap();
+            let peer =
+                tokio::spawn(async move { if end == 0 { peer.closed().await } else { peer.disconnect(LIMIT).await } });
+            left.store(nth, Ordering::Relaxed);
+            let mut call = async || match end {
+                0 => connection.disconnect(LIMIT).await,
+                1 => connection.closed().await,
+                _ => {
+                    while connection.next_completions(&mut [Completion::default()]).await? > 0 {}
+                    Ok(())
+                }
+            };
+            let first = ends(call()).await;
+            let has_fired = left.swap(0, Ordering::Relaxed) == 0;
+            if let Err(error) = first {
+                assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{end} {nth}: {error}");
+                ends(call()).await.unwrap();
+                failed += 1;
+            }
+            ends(peer).await.unwrap().unwrap();
+            if !has_fired {
+                break;
+            }
+        }
+        assert!(failed > 0, "{end}");
+    }
 }
 
 #[test]

@@ -3,21 +3,21 @@
 //! is released.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod channels;
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::fs;
-use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use cmid_tokio::proto::State;
 use cmid_tokio::proto::datapath::Completion;
+use cmid_tokio::proto::{Acks, CmEvent, Limits, PortSpace, State, Time};
 use cmid_tokio::sim::{Clock, Fabric, SimDevice};
-use cmid_tokio::{Channel, Connection, Listener, Options};
-use common::channels::{CONFIG, CREDITS, channels};
+use cmid_tokio::{Connection, Listener, Options, Tokio};
 use common::{LIMIT, RECEIVES, Side, World, attach, attach_with, ends, server};
 use tokio::runtime::Builder;
 
@@ -250,105 +250,23 @@ fn a_disconnect_that_is_dropped_goes_on_and_the_next_call_waits_for_its_end() {
 }
 
 #[test]
-fn a_channel_whose_connect_or_accept_is_dropped_releases_everything() {
-    with_each_number_of_polls(3, async |world, polls| {
-        let mut listener = world.listener();
-        let options = Options::default();
-        let connect = || Channel::connect(world.client.device(), server(), CONFIG, &options);
-        let accept = async { Channel::accept(listener.accept().await?, CONFIG, &options).await };
-        let both = async { tokio::join!(connect(), accept) };
-        let first = polled(&world.fabric, polls, both).await;
-        let is_ready = first.is_some_and(|(client, server)| client.is_ok() && server.is_ok());
-        goes_on(&world);
-        let connect_again = async {
-            let mut channel = connect().await.unwrap();
-            channel.send(b"x").await.unwrap();
-            channel.recv().await.unwrap_err().kind()
-        };
-        // The request of the first client may wait, and ends with an error.
-        let accept_again = async {
-            loop {
-                let accepted = Channel::accept(listener.accept().await.unwrap(), CONFIG, &options).await;
-                let Ok(mut channel) = accepted else { continue };
-                if let Ok(message) = channel.recv().await {
-                    return message.unwrap().to_vec();
-                }
-            }
-        };
-        let (end, message) = ends(async { tokio::join!(connect_again, accept_again) }).await;
-        assert_eq!((end, &message[..]), (io::ErrorKind::UnexpectedEof, &b"x"[..]));
-        is_ready
-    });
-}
-
-#[test]
-fn a_receive_of_a_channel_that_is_dropped_takes_no_message() {
+fn a_wait_of_a_driver_that_is_dropped_loses_no_event() {
     with_each_number_of_polls(1, async |world, polls| {
-        let [mut client, mut server] = stopped(&world, channels(&world)).await;
-        for byte in 0..CREDITS {
-            assert!(polled(&world.fabric, 1, client.send(&[byte])).await.is_some());
-        }
-        let first = polled(&world.fabric, polls, server.recv()).await;
-        let (is_ready, mut received) = (first.is_some(), Vec::new());
-        received.extend(first.map(|first| first.unwrap().unwrap()[0]));
-        goes_on(&world);
-        while received.len() < CREDITS.into() {
-            received.push(ends(server.recv()).await.unwrap().unwrap()[0]);
-        }
-        assert_eq!(received, Vec::from_iter(0..CREDITS));
-        // The end too is not lost.
-        ends(client.finish()).await.unwrap();
-        assert!(ends(server.recv()).await.unwrap().is_none());
-        is_ready
-    });
-}
-
-#[test]
-fn a_send_of_a_channel_that_is_dropped_is_sent_whole_or_not_at_all() {
-    with_each_number_of_polls(1, async |world, polls| {
-        let [mut client, mut server] = stopped(&world, channels(&world)).await;
-        for byte in 0..CREDITS {
-            assert!(polled(&world.fabric, 1, client.send(&[byte])).await.is_some());
-        }
-        // The peer has received all, and its credits are on their way while the next send waits for them.
-        let receives = async {
-            for byte in 0..CREDITS {
-                assert_eq!(server.recv().await.unwrap().unwrap()[..], [byte]);
-            }
-        };
-        assert!(polled(&world.fabric, 100, receives).await.is_some());
-        let credits = tokio::spawn(async move { (server.recv().await, server) });
-        let first = polled(&world.fabric, polls, client.send(b"first")).await;
+        let mut driver = Tokio::new(world.client.device(), Limits::default());
+        let drive = driver.drive();
+        let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+        let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        drive.resolve_addr(id, None, server(), Time::NEVER).unwrap();
+        let first = polled(&world.fabric, polls, driver.wait(None)).await;
         let is_ready = first.is_some();
         goes_on(&world);
-        ends(client.send(b"second")).await.unwrap();
-        let (received, mut server) = ends(credits).await.unwrap();
-        let mut received = received.unwrap().unwrap();
-        if is_ready {
-            assert_eq!(received[..], *b"first");
-            received = ends(server.recv()).await.unwrap().unwrap();
-        }
-        assert_eq!(received[..], *b"second");
-        is_ready
-    });
-}
-
-#[test]
-fn a_finish_that_is_dropped_goes_on_and_the_next_call_waits_for_its_end() {
-    with_each_number_of_polls(1, async |world, polls| {
-        let [mut client, mut server] = stopped(&world, channels(&world)).await;
-        assert!(polled(&world.fabric, 1, client.send(b"last")).await.is_some());
-        let first = polled(&world.fabric, polls, client.finish()).await;
-        let is_ready = first.is_some();
-        goes_on(&world);
-        assert_eq!(ends(server.recv()).await.unwrap().unwrap()[..], *b"last");
-        if polls > 0 {
-            // The peer sees it, whether or not somebody waits.
-            assert!(ends(server.recv()).await.unwrap().is_none());
-        }
-        let (client, server) = ends(async { tokio::join!(client.close(LIMIT), server.close(LIMIT)) }).await;
-        client.unwrap();
-        server.unwrap();
+        let event = loop {
+            if let Some(event) = driver.drive().next_event(channel) {
+                break event;
+            }
+            ends(driver.wait(None)).await.unwrap();
+        };
+        assert_eq!((event.id, event.cm()), (id, Some(CmEvent::AddrResolved)));
         is_ready
     });
 }
