@@ -1,0 +1,163 @@
+//! Two sides on the simulator.
+
+use std::time::Duration;
+
+use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, prelude::*};
+use cmid_proto::handshake::{Connected, HandshakeError, Incoming, Options, Session};
+use cmid_proto::{Acks, ChannelKey, Drive, IdKey, Limits, Next, PortSpace, Time, Transport};
+use cmid_sim::{Config, Fabric, Host, Mr};
+
+use crate::stumbling::Stumbling;
+
+/// Longer than any step of these tests.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) type Attached = (QpParts<Stumbling>, Mr);
+
+pub(crate) fn within(timeout: Duration) -> Options<'static> {
+    Options { timeout, ..Options::default() }
+}
+
+/// A QP, memory of 64 bytes, and a receive of 8.
+pub(crate) fn attach(device: &mut Stumbling, to: Attaching<'_>) -> Result<Attached, CreateError> {
+    let mut parts = device.qp(to).caps(Caps { max_send_wr: 4, ..Caps::default() }).attach()?;
+    let mr = parts.pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+    parts.qp.post_recv(1, mr.sge(0..8))?;
+    Ok((parts, mr))
+}
+
+/// A side on a host of its own.
+pub(crate) struct Side {
+    pub(crate) host: Host,
+    pub(crate) drive: Drive<Stumbling>,
+    pub(crate) channel: ChannelKey,
+    pub(crate) id: IdKey,
+    pub(crate) session: Option<Session<Attached>>,
+    pub(crate) completions: Vec<Completion>,
+}
+
+impl Side {
+    pub(crate) fn new(fabric: &Fabric, transport: Transport, address: &str) -> Self {
+        let host = fabric.host_with(&[address.parse().unwrap()], transport);
+        let mut drive = Drive::new(Stumbling { device: host.device(), failures: 0 }, Limits::SINGLE);
+        drive.set_now(fabric.now());
+        let channel = drive.open_channel(Acks::Explicit).unwrap();
+        let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        Side { host, drive, channel, id, session: None, completions: Vec::new() }
+    }
+
+    pub(crate) fn session(&mut self) -> &mut Session<Attached> {
+        self.session.as_mut().unwrap()
+    }
+
+    pub(crate) fn turn(&mut self, fabric: &Fabric, limit: Duration) -> Result<(), HandshakeError> {
+        let drive = &mut self.drive;
+        drive.set_now(fabric.now());
+        drive.readable_all();
+        while drive.run(64) == Next::Again {}
+        while let Some(event) = drive.next_event(self.channel) {
+            match Incoming::new(drive, event) {
+                Ok(incoming) => {
+                    let session = Session::accept(drive, incoming, &within(limit), attach);
+                    self.session = Some(session?);
+                }
+                Err(event) => {
+                    self.session.as_mut().unwrap().handle(drive, event, attach)?;
+                }
+            }
+        }
+        if let Some(session) = &mut self.session {
+            while let Some(completion) = session.next_completion(drive).unwrap() {
+                self.completions.push(completion);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_over)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_open)
+    }
+
+    /// Moves the connection to another driver. With `reads`, an event of the id is taken before it resumes.
+    pub(crate) fn moves(&mut self, fabric: &Fabric, reads: bool) {
+        let connected = self.session.take().unwrap().into_connected().unwrap();
+        self.drive.migrate(connected.id, None, Time::NEVER).unwrap();
+        let released = self.drive.release(connected.id).unwrap();
+        self.drive.core().check();
+        self.drive = Drive::new(Stumbling { device: self.host.device(), failures: 0 }, Limits::default());
+        self.drive.set_now(fabric.now());
+        self.channel = self.drive.open_channel(Acks::Explicit).unwrap();
+        self.id = self.drive.adopt(released).unwrap();
+        self.drive.migrate(self.id, Some(self.channel), Time::NEVER).unwrap();
+        if reads {
+            self.drive.readable_all();
+            let event = self.drive.next_event(self.channel).unwrap();
+            self.drive.ack(event.ack_token.unwrap()).unwrap();
+        }
+        self.session = Some(Session::resume(&mut self.drive, Connected { id: self.id, ..connected }, SOON).unwrap());
+    }
+
+    /// The session is over, its id is gone, and nothing of its QP is left.
+    pub(crate) fn has_ended(&mut self) {
+        let session = self.session.take().unwrap();
+        assert!(session.is_over() && session.cq_fd().is_none());
+        assert_eq!(self.drive.core().state(session.id()), None);
+        self.drive.core().check();
+        let (parts, mr) = session.into_connected().unwrap().attached;
+        assert!(parts.qp.unpolled().is_none());
+        drop(parts);
+        assert_eq!(mr.deregister().map_err(|(_, error)| error).unwrap().buffer.len(), 64);
+    }
+}
+
+/// A client and a server.
+pub(crate) struct World {
+    pub(crate) fabric: Fabric,
+    pub(crate) sides: [Side; 2],
+}
+
+/// Moves the time to what is due next.
+pub(crate) fn advance(fabric: &Fabric, sides: &[&Side]) {
+    let due = sides.iter().filter_map(|side| side.drive.next_timeout()).chain(fabric.next_due()).min();
+    fabric.advance_to(due.expect("nothing is due").max(fabric.now()));
+}
+
+impl World {
+    pub(crate) fn connected(transport: Transport, limit: Duration) -> Self {
+        let fabric = Fabric::new(Config::default());
+        let sides = [Side::new(&fabric, transport, "10.0.0.1"), Side::new(&fabric, transport, "10.0.0.2")];
+        let mut world = World { fabric, sides };
+        let [client, server] = &mut world.sides;
+        let address = "10.0.0.2:7471".parse().unwrap();
+        let drive = &mut server.drive;
+        drive.bind(server.id, address).unwrap();
+        drive.listen(server.id, 1).unwrap();
+        client.session = Some(Session::connect_on(&mut client.drive, client.id, address, &within(limit)).unwrap());
+        world.until(limit, |[client, server]| client.is_open() && server.is_open());
+        world
+    }
+
+    pub(crate) fn until(&mut self, limit: Duration, mut done: impl FnMut(&mut [Side; 2]) -> bool) {
+        let begun = self.fabric.now();
+        let World { fabric, sides } = self;
+        sides.iter_mut().for_each(|side| side.turn(fabric, limit).unwrap());
+        while !done(sides) {
+            assert!(fabric.now().since(begun) < SOON);
+            let [client, server] = sides;
+            advance(fabric, &[client, server]);
+            sides.iter_mut().for_each(|side| side.turn(fabric, limit).unwrap());
+        }
+    }
+
+    pub(crate) fn ends(mut self, limit: Duration) -> [Vec<Completion>; 2] {
+        self.until(limit, |sides| sides.iter().all(Side::is_over));
+        self.sides.map(|mut side| {
+            side.has_ended();
+            side.completions
+        })
+    }
+}
