@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use cmid_tokio::proto::Transport;
 use cmid_tokio::proto::messages::{MessagesConfig, NotSent};
 use cmid_tokio::sim::{Clock, SimDevice};
 use cmid_tokio::{ByteStream, Channel, Connection, Options};
@@ -260,24 +261,26 @@ async fn a_peer_that_is_no_channel_is_an_error_of_both_sides() {
 
 #[tokio::test(start_paused = true)]
 async fn large_messages_arrive_in_order_with_the_others() {
-    let [mut client, mut server] = channels(&World::paused()).await;
-    let lens = [20, 100_000, 48, 49, 1 << 20, 0];
-    let message = |number: usize| vec![number as u8; lens[number % lens.len()]];
-    let echo = tokio::spawn(async move {
-        while let Some(message) = server.recv().await.unwrap() {
-            server.send(&message).await.unwrap();
+    for transport in [Transport::InfiniBand, Transport::Iwarp] {
+        let [mut client, mut server] = channels(&World::paused_over(transport)).await;
+        let lens = [20, 100_000, 48, 49, 1 << 20, 0];
+        let message = |number: usize| vec![number as u8; lens[number % lens.len()]];
+        let echo = tokio::spawn(async move {
+            while let Some(message) = server.recv().await.unwrap() {
+                server.send(&message).await.unwrap();
+            }
+            server.close(LIMIT).await.unwrap();
+        });
+        for number in 0..18 {
+            client.send(&message(number)).await.unwrap();
+            if let Some(earlier) = number.checked_sub(1) {
+                assert_eq!(next(&mut client).await, message(earlier));
+            }
         }
-        server.close(LIMIT).await.unwrap();
-    });
-    for number in 0..18 {
-        client.send(&message(number)).await.unwrap();
-        if let Some(earlier) = number.checked_sub(1) {
-            assert_eq!(next(&mut client).await, message(earlier));
-        }
+        assert_eq!(next(&mut client).await, message(17));
+        ends(client.close(LIMIT)).await.unwrap();
+        ends(echo).await.unwrap();
     }
-    assert_eq!(next(&mut client).await, message(17));
-    ends(client.close(LIMIT)).await.unwrap();
-    ends(echo).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

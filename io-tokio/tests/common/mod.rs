@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cmid_tokio::proto::Transport;
 use cmid_tokio::proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, prelude::*};
 use cmid_tokio::sim::{Clock, Config, Cq, Fabric, Host, Mr, Qp, SimDevice};
 use cmid_tokio::{Connection, Listener, Options};
@@ -32,14 +33,22 @@ impl World {
     }
 
     pub(crate) fn with(config: Config) -> Self {
+        World::over(Transport::InfiniBand, config)
+    }
+
+    pub(crate) fn over(transport: Transport, config: Config) -> Self {
         let fabric = Fabric::new(config);
-        let [client, server] = ["10.0.0.1", "10.0.0.2"].map(|addr| fabric.host(&[addr.parse().unwrap()]));
-        World { fabric, client, server }
+        let host = |addr: &str| fabric.host_with(&[addr.parse().unwrap()], transport);
+        World { client: host("10.0.0.1"), server: host("10.0.0.2"), fabric }
     }
 
     /// In virtual time, which follows tokio's clock.
     pub(crate) fn paused() -> Self {
-        let world = World::new(Clock::Virtual);
+        World::paused_over(Transport::InfiniBand)
+    }
+
+    pub(crate) fn paused_over(transport: Transport) -> Self {
+        let world = World::over(transport, Config::default());
         tokio::spawn(cmid_tokio::advance_with_clock(world.fabric.clone()));
         world
     }
