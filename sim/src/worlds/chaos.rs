@@ -7,10 +7,9 @@ use cmid_proto::{Errno, Time};
 
 use crate::fabric::rng::Rng;
 use crate::fabric::rules::{Guard, Latency, Rule};
-use crate::worlds::{Act, World};
+use crate::worlds::{Act, World, coverage};
 
-/// A kind of fault. For [`World::chaos`] where it happens, when, and for how long is drawn from the seed; [`World::fault`]
-/// is told.
+/// A kind of fault. [`World::chaos`] draws where it happens, when, and for how long from the seed; [`World::fault`] is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A program ends as by SIGKILL, and starts again.
@@ -137,6 +136,7 @@ impl Planned {
 impl World {
     /// Plans this number of faults of these kinds, to begin and end within `span` from now on; a fault that is one moment
     /// has no end. The hosts are those added so far. A failure is shrunk to the faults that it needs.
+    /// Faults meet something only if programs still run, and wait where they are to hit: [`Coverage::faults`](crate::Coverage::faults).
     pub fn chaos(&mut self, faults: usize, span: Duration, kinds: &[Fault]) {
         let hosts = self.seats.len() as u64;
         for _ in 0..faults {
@@ -188,6 +188,7 @@ impl World {
         let text = planned.to_string();
         let Some(seat) = self.seats.get_mut(at) else { return };
         seat.node.note(&format!("fault: {text}"));
+        coverage::lock(&self.covered).faults += 1;
         let host = seat.node.host();
         match fault {
             Fault::Crash => seat.crash(),

@@ -9,13 +9,14 @@ use cmid_proto::{Core, IdKey, Observer, RequestKind, State, Step, StepRecord};
 
 use crate::fabric::rules::Kind;
 
-/// The cells of the two tables of [`cmid_proto::table`] that the drives with a [`Covering`] have met, and the rules that had an
-/// effect. From [`Report::coverage`](crate::Report::coverage) and [`World::coverage`](crate::World::coverage).
+/// The cells of the two tables of [`cmid_proto::table`] that the drives with a [`Covering`] have met, the rules that had an
+/// effect, and the faults. From [`Report::coverage`](crate::Report::coverage) and [`World::coverage`](crate::World::coverage).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     requests: [u32; State::COUNT],
     events: [u32; State::COUNT],
     rules: BTreeMap<Kind, u64>,
+    pub(super) faults: u64,
 }
 
 /// A column is a bit.
@@ -40,6 +41,12 @@ impl Coverage {
         self.rules.get(&kind).copied().unwrap_or(0)
     }
 
+    /// Returns how many of the faults that were planned have begun. The others come after the end of the run.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.faults
+    }
+
     /// Adds what another one has met.
     pub(super) fn add(&mut self, other: &Coverage) {
         let with =
@@ -47,6 +54,7 @@ impl Coverage {
         with(&mut self.requests, &other.requests);
         with(&mut self.events, &other.events);
         self.add_rules(&other.rules);
+        self.faults += other.faults;
     }
 
     pub(super) fn add_rules(&mut self, rules: &BTreeMap<Kind, u64>) {
@@ -54,13 +62,14 @@ impl Coverage {
     }
 }
 
-/// A line with the numbers, a line for each state that was met, and the kinds that rules have met:
+/// A line with the numbers, one for each state that was met, the kinds that rules have met, and the faults:
 ///
 /// ```text
 /// 2 of 598 cells of requests, 1 of 414 of events
 /// idle: resolve_addr, destroy
 /// resolving address: ADDR_RESOLVED
 /// rules: 3 Rep
+/// faults: 2
 /// ```
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +86,8 @@ impl fmt::Display for Coverage {
             }
         }
         let kinds: Vec<_> = self.rules.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
-        if kinds.is_empty() { Ok(()) } else { write!(f, "\nrules: {}", kinds.join(", ")) }
+        let rules = if kinds.is_empty() { String::new() } else { format!("\nrules: {}", kinds.join(", ")) };
+        if self.faults == 0 { f.write_str(&rules) } else { write!(f, "{rules}\nfaults: {}", self.faults) }
     }
 }
 
@@ -88,8 +98,7 @@ pub(super) fn lock(covered: &Covered) -> MutexGuard<'_, Coverage> {
     covered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An observer of a drive that adds to the coverage of its world: from [`Node::coverage`](crate::Node::coverage). Its cost grows
-/// with the number of ids.
+/// An observer that adds to the coverage of its world, from [`Node::coverage`](crate::Node::coverage). It costs time for each id.
 #[derive(Clone, Debug)]
 pub struct Covering {
     covered: Covered,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::table::EventColumn;
 use cmid_proto::{Acks, CmEvent, ConnParam, Drive, Limits, PortSpace, RequestKind, State, Time};
-use cmid_sim::{Kind, Node, Rule, Turn, check, turn};
+use cmid_sim::{Fault, Kind, Node, Rule, Turn, check, turn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,6 +37,8 @@ fn a_check_reports_the_cells_and_the_rules_that_its_worlds_have_met() {
         world.host("server", |_: &Node| |_: Time| Turn::Wait(None));
         world.client("client", connects);
         let _lost = world.rule(Rule::drop().of(&[Kind::Req]).nth(1));
+        world.fault(Fault::Pause, "server", "client", Time::ZERO.after(SECOND / 2), SECOND);
+        world.fault(Fault::Pause, "server", "client", Time::ZERO.after(2 * SECOND), SECOND); // after the client's end
         world.run(10 * SECOND);
     });
     let text = "4 of 598 cells of requests, 3 of 414 of events\n\
@@ -46,9 +48,10 @@ fn a_check_reports_the_cells_and_the_rules_that_its_worlds_have_met() {
                 resolving route: ROUTE_RESOLVED\n\
                 route resolved: connect\n\
                 connecting: deadline\n\
-                rules: 3 Req";
-    assert_eq!((report.worlds, &*report.coverage.to_string()), (3, text));
+                rules: 3 Req\n\
+                faults: 3";
     let coverage = report.coverage;
+    assert_eq!((report.worlds, coverage.faults(), &*coverage.to_string()), (3, 3, text));
     assert!(coverage.has_request(State::Idle, RequestKind::Establish) && coverage.rules(Kind::Req) == 3);
     assert!(coverage.has_event(State::Connecting, EventColumn::Deadline) && coverage.rules(Kind::Rep) == 0);
     assert!(!coverage.has_event(State::Connecting, EventColumn::Established));
