@@ -48,7 +48,7 @@ struct Arguments {
 enum Task {
     /// Run the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM
     Sanitize(sanitize::Arguments),
-    /// Run a command in a small VM with a soft-RoCE kernel; the exit status is the command's
+    /// Run a command in a VM with soft-RoCE: rxe0 has 10.99.0.1 and 10.99.0.2; the exit status is the command's
     Softroce(guest::Arguments),
     /// Run a command as root in another release of Debian, which debootstrap makes in the cache, with this workspace
     /// and this Rust
