@@ -20,6 +20,19 @@ const SLICES: usize = 64;
 /// Each write is sent at once, as with `TCP_NODELAY`, and a flush has nothing to do. A shutdown is [`Channel::finish`]: the
 /// peer then reads the end. A peer that goes without it is `UnexpectedEof`. Who makes its turns: see [`Channel`].
 ///
+/// ```no_run
+/// # use cmid_tokio::{ByteStream, Channel, Options, proto::{datapath::DataPath, messages::MessagesConfig}};
+/// # async fn example(device: impl DataPath) -> std::io::Result<()> {
+/// use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+/// let peer = "10.0.0.2:7471".parse().expect("an address");
+/// let channel = Channel::connect(device, peer, MessagesConfig::default(), &Options::default()).await?;
+/// let mut stream = ByteStream::new(channel);
+/// stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+/// stream.read_to_end(&mut Vec::new()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// A future of `AsyncReadExt::read` or `AsyncWriteExt::write` that is dropped before it was ready has read or written
 /// nothing.
 #[derive(Debug)]
