@@ -30,9 +30,9 @@ for crate in $products; do
     printf '%s.path = "cmid/%s"\n' "$crate" "$folder" >>"$outside/patch"
 done
 
-# Prints the code of a Markdown file in a language.
+# Prints the first code of a Markdown file in a language.
 code() {
-    sed -n "/^\`\`\`$1/,/^\`\`\`$/{/^\`\`\`/!p}" "$2"
+    sed -n "/^\`\`\`$1/,/^\`\`\`$/{/^\`\`\`$/q;/^\`\`\`/!p}" "$2"
 }
 
 # A program of a Markdown file, with its lines of dependencies. That of cmid-verbs needs a device, so it is only compiled.
@@ -45,8 +45,8 @@ program workspace README.md main
 cd "$outside"
 for folder in cmid/*/; do
     folder=$(basename "$folder")
-    # Applications do not use it themselves.
-    [ "$folder" != io-common ] || continue
+    # Applications do not use io-common themselves, and the page of cmid-sim has a part of a program.
+    case $folder in io-common | sim) continue ;; esac
     kind=main
     [ "$folder" != verbs ] || kind=lib
     program "readme-$folder" "cmid/$folder/README.md" "$kind"
