@@ -243,7 +243,7 @@ pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;
 pub use fabric::device::{SimDevice, SimHandle};
 pub use fabric::host::Host;
-pub use fabric::rules::{Guard, Kind, Latency, Rule};
+pub use fabric::rules::{Guard, Kind, Latency, Rule, RuleKind};
 pub use worlds::{
     Coverage, Covering, Disk, Failure, Fault, Node, Program, Report, Task, Turn, World, check, check_with, find,
     find_with, turn,

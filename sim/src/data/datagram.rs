@@ -26,14 +26,14 @@ impl World {
     pub(crate) fn datagram_arrives(&mut self, datagram: &Datagram) {
         let target = ip_of(datagram.route.dgid);
         let from = datagram.from.host;
-        let up = |qp: &QpNo| self.passes(from, qp.host);
-        let receivers: Vec<QpNo> = if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
+        let mut receivers: Vec<QpNo> = if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
             let is_attached = |pair: &Pair| pair.groups.contains(&datagram.route.dgid);
-            self.queues.pairs.keys_of(|qp, pair| up(qp) && is_attached(pair))
+            self.queues.pairs.keys_of(|_, pair| is_attached(pair))
         } else {
             let host = self.rdma_host_of(target);
-            host.map(|host| QpNo { host, num: datagram.to_qp }).filter(up).into_iter().collect()
+            host.map(|host| QpNo { host, num: datagram.to_qp }).into_iter().collect()
         };
+        receivers.retain(|qp| self.passes(Some(Kind::Datagram), from, qp.host));
         if receivers.is_empty() {
             self.counters.datagrams_dropped += 1;
         }

@@ -9,6 +9,7 @@ use crate::data::pending::Pending;
 use crate::data::queues::{Pair, Received, Sent};
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};
+use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::{CqNo, MrHandle, PdNo, QpNo};
 
@@ -37,8 +38,8 @@ impl World {
 
     fn packet_arrives(&mut self, packet: Packet) {
         let from = packet.from;
-        let takes = |to: &QpNo| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from));
-        let Some(to) = packet.to.filter(|to| self.passes(from.host, to.host)).filter(takes) else {
+        let arrives = packet.to.filter(|to| self.passes(Some(Kind::Packet), from.host, to.host));
+        let Some(to) = arrives.filter(|to| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from))) else {
             return self.lose(packet);
         };
         self.log(from.host, to.host, false, || packet.operation.text());

@@ -81,6 +81,29 @@ impl Latency {
     }
 }
 
+/// What a rule does, for [`Coverage::rules`](crate::Coverage::rules).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RuleKind {
+    /// [`Rule::drop`], and [`Config::loss`](crate::Config::loss).
+    Drop,
+    /// [`Rule::delay`].
+    Delay,
+    /// [`Rule::duplicate`].
+    Duplicate,
+    /// [`Rule::cut`].
+    Cut,
+    /// [`Rule::flap`].
+    Flap,
+    /// [`Rule::bandwidth`].
+    Bandwidth,
+}
+
+impl RuleKind {
+    /// All of them.
+    pub const ALL: [RuleKind; 6] =
+        [RuleKind::Drop, RuleKind::Delay, RuleKind::Duplicate, RuleKind::Cut, RuleKind::Flap, RuleKind::Bandwidth];
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
     Drop,
@@ -91,6 +114,19 @@ enum Effect {
     Cut(Option<(Duration, Duration)>),
     /// In bytes a second, not 0.
     Bandwidth(u64),
+}
+
+impl Effect {
+    const fn kind(self) -> RuleKind {
+        match self {
+            Effect::Drop => RuleKind::Drop,
+            Effect::Delay(_) => RuleKind::Delay,
+            Effect::Duplicate => RuleKind::Duplicate,
+            Effect::Cut(None) => RuleKind::Cut,
+            Effect::Cut(Some(_)) => RuleKind::Flap,
+            Effect::Bandwidth(_) => RuleKind::Bandwidth,
+        }
+    }
 }
 
 /// What happens to some of what travels between hosts, for [`Fabric::rule`]. Without a restriction it is everything.
@@ -205,12 +241,15 @@ impl Rule {
     }
 }
 
+/// How often rules had their effect, on what: `None` for a look-up of an address, and a connection of iWARP.
+pub(crate) type Met = BTreeMap<(RuleKind, Option<Kind>), u64>;
+
 /// The rules of a fabric.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     active: Vec<Active>,
-    /// How often rules have lost, delayed, doubled something, those that have ended too.
-    pub(crate) met: BTreeMap<Kind, u64>,
+    /// How often rules have had their effect, those that have ended too.
+    pub(crate) met: Met,
     last: u64,
 }
 
@@ -262,28 +301,32 @@ impl Rules {
             *met += 1;
             if rule.nth.is_none_or(|nth| nth == *met) && rule.chance.is_none_or(|chance| rng.chance(chance)) {
                 *done += 1;
-                *self.met.entry(kind).or_default() += 1;
+                *self.met.entry((rule.effect.kind(), Some(kind))).or_default() += 1;
                 effects.push(rule.effect);
             }
         }
         effects
     }
 
-    /// Whether a rule cuts the way between two hosts.
-    fn is_cut(&self, a: HostNo, b: HostNo, now: Time) -> bool {
-        self.active.iter().any(|Active { rule, begun, .. }| match rule.effect {
-            Effect::Cut(flaps) => {
-                let is_down = |(up, down): (Duration, Duration)| {
-                    now.since(*begun).as_nanos() % (up.as_nanos() + down.as_nanos()) >= up.as_nanos()
-                };
-                flaps.is_none_or(is_down) && rule.concerns(a, Some(b))
+    /// Whether a rule cuts the way of something between two hosts.
+    fn is_cut(&mut self, kind: Option<Kind>, from: HostNo, to: HostNo, now: Time) -> bool {
+        let mut is_cut = false;
+        for Active { rule, begun, done, .. } in &mut self.active {
+            let Effect::Cut(flaps) = rule.effect else { continue };
+            let is_down = |(up, down): (Duration, Duration)| {
+                now.since(*begun).as_nanos() % (up.as_nanos() + down.as_nanos()) >= up.as_nanos()
+            };
+            if flaps.is_none_or(is_down) && rule.concerns(from, Some(to)) {
+                *done += 1;
+                *self.met.entry((rule.effect.kind(), kind)).or_default() += 1;
+                is_cut = true;
             }
-            Effect::Drop | Effect::Delay(_) | Effect::Duplicate | Effect::Bandwidth(_) => false,
-        })
+        }
+        is_cut
     }
 
     /// Sends so many bytes over the links on their way. Returns when the last one has left.
-    fn leave(&mut self, from: HostNo, to: Option<HostNo>, bytes: usize, now: Time) -> Time {
+    fn leave(&mut self, kind: Kind, from: HostNo, to: Option<HostNo>, bytes: usize, now: Time) -> Time {
         let mut left = now;
         for Active { rule, done, busy_until, .. } in &mut self.active {
             let Effect::Bandwidth(rate) = rule.effect else { continue };
@@ -291,6 +334,7 @@ impl Rules {
                 let nanos = bytes as u128 * 1_000_000_000 / u128::from(rate);
                 left = left.max(*busy_until).after(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
                 (*busy_until, *done) = (left, *done + 1);
+                *self.met.entry((rule.effect.kind(), Some(kind))).or_default() += 1;
             }
         }
         left
@@ -298,10 +342,11 @@ impl Rules {
 }
 
 impl World {
-    /// Whether a message can pass from one host to another: both links are up, and no rule cuts the way.
-    pub(crate) fn passes(&self, from: HostNo, to: HostNo) -> bool {
+    /// Whether something passes from one host to another: both links are up, and no rule cuts the way. It has no kind if it is
+    /// the look-up of an address or a connection of iWARP.
+    pub(crate) fn passes(&mut self, kind: Option<Kind>, from: HostNo, to: HostNo) -> bool {
         let up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
-        up(from) && up(to) && (self.rules.active.is_empty() || !self.rules.is_cut(from, to, self.now))
+        up(from) && up(to) && (self.rules.active.is_empty() || !self.rules.is_cut(kind, from, to, self.now))
     }
 
     /// Decides whether the next one of this kind is lost. `to` is looked up only if there are rules.
@@ -315,7 +360,7 @@ impl World {
 
     /// Returns when an answer with so many bytes arrives, which no rule loses or delays.
     pub(crate) fn answer_arrival(&mut self, from: HostNo, to: HostNo, bytes: usize) -> Time {
-        self.rules.leave(from, Some(to), bytes, self.now).after(self.config.latency)
+        self.rules.leave(Kind::Packet, from, Some(to), bytes, self.now).after(self.config.latency)
     }
 
     /// Returns when each copy of the next one of this kind arrives, which has so many bytes.
@@ -331,7 +376,7 @@ impl World {
             return (self.now.after(latency), None);
         }
         let to = to(self);
-        let usual = self.rules.leave(from, to, bytes, self.now).after(latency);
+        let usual = self.rules.leave(kind, from, to, bytes, self.now).after(latency);
         let of = |it| matches!(it, Effect::Delay(_) | Effect::Duplicate);
         let (mut due, mut copies) = (usual, false);
         for effect in self.rules.effects(of, kind, from, to, &mut self.rng) {
@@ -371,8 +416,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Returns how often the rule has lost, delayed, doubled or sent something: whether a test has met it at all. A cut does
-    /// not count.
+    /// Returns how often the rule has lost, delayed, doubled, stopped or sent something: whether a test has met it at all.
     #[must_use]
     pub fn count(&self) -> u64 {
         let no = self.no;

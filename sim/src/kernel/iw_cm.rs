@@ -102,7 +102,7 @@ impl World {
         if dst.ip().is_loopback() {
             return Err(REFUSED);
         }
-        let at = self.rdma_host_of(dst.ip()).filter(|&at| self.passes(from, at) && self.is_iwarp(at));
+        let at = self.rdma_host_of(dst.ip()).filter(|&at| self.passes(None, from, at) && self.is_iwarp(at));
         let at = at.ok_or(Errno::ETIMEDOUT)?;
         let to_itself = src == dst;
         if !to_itself {

@@ -7,6 +7,7 @@ use crate::fabric::world::World;
 use crate::index::HostNo;
 use crate::kernel::address::Subnet;
 use crate::kernel::due::Due;
+use crate::kernel::host::HostState;
 use crate::kernel::wire::Message;
 
 /// The bytes of each message: a management datagram.
@@ -36,15 +37,15 @@ impl World {
 
     /// Delivers a message to its address, if there is a device and both links are up.
     pub(crate) fn deliver(&mut self, message: Message) {
+        let (kind, from) = (Kind::of(&message.body), message.head.from);
         match self.rdma_host_of(message.head.to_ip) {
-            Some(at) if self.passes(message.head.from, at) => {
-                self.log(message.head.from, at, false, || format!("{:?}", Kind::of(&message.body)));
+            Some(at) if self.passes(Some(kind), from, at) => {
+                self.log(from, at, false, || format!("{kind:?}"));
                 self.receive(at, message);
             }
             at => {
                 self.counters.undeliverable += 1;
-                let from = message.head.from;
-                self.log(from, at.unwrap_or(from), true, || format!("{:?}", Kind::of(&message.body)));
+                self.log(from, at.unwrap_or(from), true, || format!("{kind:?}"));
             }
         }
     }
@@ -61,9 +62,8 @@ impl World {
     }
 
     /// Whether a host answers a request of another one for the link address of `ip`.
-    pub(crate) fn answers(&self, from: HostNo, ip: IpAddr) -> bool {
-        let has =
-            |at: usize| self.hosts.get(at).is_some_and(|host| host.rdma.contains(&ip) || host.plain.contains(&ip));
-        (0..self.hosts.len()).any(|at| has(at) && self.passes(from, HostNo(at)))
+    pub(crate) fn answers(&mut self, from: HostNo, ip: IpAddr) -> bool {
+        let has = |host: &HostState| host.rdma.contains(&ip) || host.plain.contains(&ip);
+        (0..self.hosts.len()).any(|at| self.hosts.get(at).is_some_and(has) && self.passes(None, from, HostNo(at)))
     }
 }

@@ -157,10 +157,7 @@ impl World {
     /// # Panics
     /// If there is no host with one of the names.
     pub fn fault(&mut self, fault: Fault, at: &str, other: &str, begin: Time, span: Duration) {
-        let hosts = [at, other].map(|name| match self.number(name) {
-            usize::MAX => panic!("the world has no host {name}"),
-            host => host,
-        });
+        let hosts = [at, other].map(|name| self.number(name));
         let number = self.planner.next();
         self.plan(fault, hosts, [begin, begin.after(span)], number);
     }

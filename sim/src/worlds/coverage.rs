@@ -1,13 +1,12 @@
 //! What of the states, requests, events and rules the runs of a test have met.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::table::{EventColumn, operation};
 use cmid_proto::{Core, IdKey, Observer, RequestKind, State, Step, StepRecord};
 
-use crate::fabric::rules::Kind;
+use crate::fabric::rules::{Kind, Met, RuleKind};
 
 /// The cells of the two tables of [`cmid_proto::table`] that the drives with a [`Covering`] have met, the rules that had an
 /// effect, and the faults. From [`Report::coverage`](crate::Report::coverage) and [`World::coverage`](crate::World::coverage).
@@ -15,7 +14,7 @@ use crate::fabric::rules::Kind;
 pub struct Coverage {
     requests: [u32; State::COUNT],
     events: [u32; State::COUNT],
-    rules: BTreeMap<Kind, u64>,
+    rules: Met,
     pub(super) faults: u64,
 }
 
@@ -35,10 +34,12 @@ impl Coverage {
         self.events[state.index()] & 1 << event.index() != 0
     }
 
-    /// Returns how often a rule has lost, delayed, doubled something of this kind. Cuts and bandwidths do not count.
+    /// Returns how often rules have had this effect on something of this kind, or on anything at all.
     #[must_use]
-    pub fn rules(&self, kind: Kind) -> u64 {
-        self.rules.get(&kind).copied().unwrap_or(0)
+    pub fn rules(&self, rule: RuleKind, kind: impl Into<Option<Kind>>) -> u64 {
+        let kind = kind.into();
+        let of = self.rules.iter().filter(|(met, _)| met.0 == rule && (kind.is_none() || met.1 == kind));
+        of.map(|(_, count)| count).sum()
     }
 
     /// Returns how many of the faults that were planned have begun. The others come after the end of the run.
@@ -57,18 +58,19 @@ impl Coverage {
         self.faults += other.faults;
     }
 
-    pub(super) fn add_rules(&mut self, rules: &BTreeMap<Kind, u64>) {
-        rules.iter().for_each(|(kind, count)| *self.rules.entry(*kind).or_default() += count);
+    pub(super) fn add_rules(&mut self, rules: &Met) {
+        rules.iter().for_each(|(met, count)| *self.rules.entry(*met).or_default() += count);
     }
 }
 
-/// A line with the numbers, one for each state that was met, the kinds that rules have met, and the faults:
+/// A line with the numbers, a line for each state that was met, what rules have met, and the faults. A look-up has no kind of
+/// message:
 ///
 /// ```text
 /// 2 of 598 cells of requests, 1 of 414 of events
 /// idle: resolve_addr, destroy
 /// resolving address: ADDR_RESOLVED
-/// rules: 3 Rep
+/// rules: 3 Drop Rep, 1 Cut look-up
 /// faults: 2
 /// ```
 impl fmt::Display for Coverage {
@@ -85,9 +87,11 @@ impl fmt::Display for Coverage {
                 write!(f, "\n{}: {}", state.name(), met.join(", "))?;
             }
         }
-        let kinds: Vec<_> = self.rules.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
-        let rules = if kinds.is_empty() { String::new() } else { format!("\nrules: {}", kinds.join(", ")) };
-        if self.faults == 0 { f.write_str(&rules) } else { write!(f, "{rules}\nfaults: {}", self.faults) }
+        let what = |kind: &Option<Kind>| kind.map_or_else(|| "look-up".to_owned(), |kind| format!("{kind:?}"));
+        for (no, ((rule, kind), count)) in self.rules.iter().enumerate() {
+            write!(f, "{}{count} {rule:?} {}", if no == 0 { "\nrules: " } else { ", " }, what(kind))?;
+        }
+        if self.faults == 0 { Ok(()) } else { write!(f, "\nfaults: {}", self.faults) }
     }
 }
 

@@ -76,15 +76,9 @@ impl World {
         seat.due = Some(now.max(seat.paused_until));
     }
 
-    pub(super) fn number(&self, name: &str) -> usize {
-        self.seats.iter().position(|seat| seat.name == name).unwrap_or(usize::MAX)
-    }
-
     fn seat(&mut self, name: &str) -> &mut Seat {
-        match self.seats.iter_mut().find(|seat| seat.name == name) {
-            Some(seat) => seat,
-            None => panic!("the world has no host {name}"),
-        }
+        let at = self.number(name);
+        &mut self.seats[at]
     }
 }
 

@@ -209,10 +209,9 @@ impl World {
     /// If they are not done within `limit`; the text says which.
     #[track_caller]
     pub fn run(&mut self, limit: Duration) {
-        let is_done = |world: &World| world.seats.iter().all(|seat| seat.is_done || !seat.is_client);
-        if !self.advance(limit, is_done) {
-            let waiting = self.seats.iter().filter(|seat| seat.is_client && !seat.is_done);
-            let waiting: Vec<&str> = waiting.map(|seat| &*seat.name).collect();
+        let waits = |seat: &&Seat| seat.is_client && !seat.is_done;
+        if !self.advance(limit, |world| !world.seats.iter().any(|seat| waits(&seat))) {
+            let waiting: Vec<&str> = self.seats.iter().filter(waits).map(|seat| &*seat.name).collect();
             panic!("not done within {limit:?}: {}", waiting.join(", "));
         }
     }
@@ -341,8 +340,12 @@ impl World {
     }
 
     fn at(&self, name: &str) -> &Seat {
-        match self.seats.iter().find(|seat| seat.name == name) {
-            Some(seat) => seat,
+        &self.seats[self.number(name)]
+    }
+
+    fn number(&self, name: &str) -> usize {
+        match self.seats.iter().position(|seat| seat.name == name) {
+            Some(number) => number,
             None => panic!("the world has no host {name}"),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmid_proto::handshake::{Dial, DialTo};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, IdKey, Time};
-use cmid_sim::{Node, Program, SimDevice, Turn, turn};
+use cmid_sim::{Fault, Node, Program, SimDevice, Turn, turn};
 
 use crate::link::{Done, Failed, Link, RECEIVES, SENDS};
 use crate::server::{PARAM, PORT};
@@ -142,6 +142,11 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// The faults that the programs outlive: they expect a device and memory.
+pub(crate) fn outlived() -> Vec<Fault> {
+    Fault::ALL.into_iter().filter(|it| !matches!(it, Fault::DeviceRemoval | Fault::OutOfMemory)).collect()
 }
 
 fn to(server: SocketAddr) -> DialTo {

@@ -10,7 +10,7 @@ use cmid_proto::datapath::{Access, CreateError};
 use cmid_proto::{Acks, Errno, PortSpace, Time};
 use cmid_sim::{Config, Fault, Node, Turn, World, check, find};
 
-use crate::client::{Client, Mistake};
+use crate::client::{Client, Mistake, outlived};
 use crate::server::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -138,30 +138,9 @@ fn a_client_outlives_every_kind_of_fault() {
         for name in ["a", "b"] {
             world.client(name, |node| Client::new(node, 300, Mistake::None));
         }
-        let kinds = Fault::ALL.iter().copied();
-        // Its programs expect a device and memory.
-        let kinds: Vec<_> = kinds.filter(|it| !matches!(it, Fault::DeviceRemoval | Fault::OutOfMemory)).collect();
-        world.chaos(8, SECOND, &kinds);
+        world.chaos(8, SECOND, &outlived());
         world.run(SECOND * 60);
     });
-}
-
-#[test]
-fn the_same_seed_is_the_same_world_byte_by_byte() {
-    let world = |seed: u64| {
-        let failure = find(seed..seed + 1, |world| {
-            world.host("server", Server::new);
-            world.client("client", |node| Client::new(node, 100, Mistake::None));
-            world.chaos(6, SECOND / 10, &[Fault::Loss, Fault::Delay, Fault::Pause, Fault::Duplicates, Fault::Flap]);
-            world.run(SECOND * 60);
-            panic!("the end");
-        });
-        failure.map(|it| (it.trace, it.chart)).unwrap()
-    };
-    let [first, second, other] = [7, 7, 8].map(world);
-    assert!(first.0.lines().count() > 100, "{}", first.0);
-    assert_eq!(first, second);
-    assert_ne!(first, other);
 }
 
 /// Every millisecond the program makes all that it needs, and notes what fails.

@@ -3,6 +3,7 @@
 
 mod client;
 mod coverage;
+mod determinism;
 mod hosts;
 mod link;
 mod mistakes;
