@@ -4,8 +4,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use cmid_proto::Time;
@@ -16,6 +17,9 @@ use tokio::time::advance;
 /// A program of a [`World`](cmid_sim::World): a future, and the tasks that it spawns, on a runtime of tokio of its own. It is
 /// done when the future is ready. A program for tokio runs unchanged: its connections are those of this crate on the devices of
 /// its [`Node`], and its clock is that of its host, which goes on with the world. A crash drops the runtime with all tasks.
+///
+/// Futures and tasks are polled when they are woken. Timers are tokio's, which are due at whole milliseconds from the start
+/// of the runtime: it looks for them so often, because tokio tells nobody when the next one is due.
 ///
 /// Worlds are reproducible if programs are; see [`World`](cmid_sim::World) for what they may not use, which
 /// [`spawn_blocking`](tokio::task::spawn_blocking) and sockets do. `tokio::select!` draws the order of its branches: without
@@ -74,20 +78,36 @@ pub struct SimRuntime {
     // Dropped first, as the tasks are before the runtime.
     future: Pin<Box<dyn Future<Output = ()>>>,
     runtime: Runtime,
-    /// Woken when all tasks wait.
-    parked: Arc<Parked>,
+    woken: Arc<Woken>,
     start: Time,
     /// The time on tokio's clock.
     now: Time,
 }
 
-/// The waker of a turn that waits until all tasks do.
-#[derive(Debug, Default)]
-struct Parked(Mutex<Option<Waker>>);
+/// What wakes a turn: the future, or the end of all work.
+#[derive(Debug)]
+struct Woken {
+    /// Whether the future is to be polled.
+    future: AtomicBool,
+    /// The turn, while it waits.
+    turn: Mutex<Option<Waker>>,
+}
 
-impl Parked {
-    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Woken {
+    fn turn(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_turn(&self) {
+        let turn = self.turn().take();
+        turn.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.future.store(true, Ordering::Relaxed);
+        self.wake_turn();
     }
 }
 
@@ -98,45 +118,43 @@ impl SimRuntime {
     /// If the process has no descriptors left for the runtime.
     #[must_use]
     pub fn new(node: &Node, future: impl Future<Output = ()> + 'static) -> Self {
-        let (parked, now) = (Arc::<Parked>::default(), node.now());
-        let runtime = match build(node, Arc::clone(&parked)) {
+        let woken = Arc::new(Woken { future: AtomicBool::new(true), turn: Mutex::default() });
+        let (all_wait, now) = (Arc::clone(&woken), node.now());
+        let runtime = match build(node, move || all_wait.wake_turn()) {
             Ok(runtime) => runtime,
             Err(error) => panic!("no runtime for a host: {error}"),
         };
-        SimRuntime { future: Box::pin(future), runtime, parked, start: now, now }
+        SimRuntime { future: Box::pin(future), runtime, woken, start: now, now }
     }
 }
 
-fn build(node: &Node, parked: Arc<Parked>) -> io::Result<Runtime> {
+fn build(node: &Node, all_wait: impl Fn() + Send + Sync + 'static) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     #[cfg(tokio_unstable)]
     builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&node.random(u64::MAX).to_le_bytes()));
     #[cfg(not(tokio_unstable))]
     let _seed = node.random(u64::MAX);
-    let wake = move || {
-        if let Some(waker) = parked.waker().take() {
-            waker.wake();
-        }
-    };
-    builder.enable_all().start_paused(true).on_thread_park(wake).build()
+    builder.enable_all().start_paused(true).on_thread_park(all_wait).build()
 }
 
 impl Program for SimRuntime {
     fn turn(&mut self, now: Time) -> Turn {
-        let SimRuntime { future, runtime, parked, .. } = self;
-        let (span, mut waits) = (now.since(self.now), false);
+        let SimRuntime { future, runtime, woken, .. } = self;
+        let (span, waker, mut waits) = (now.since(self.now), Waker::from(Arc::clone(woken)), false);
         self.now = self.now.max(now);
         let is_done = runtime.block_on(async {
             // Also takes what the descriptors have.
             advance(span).await;
             poll_fn(|context| {
-                if waits && parked.waker().is_none() {
+                if woken.future.swap(false, Ordering::Relaxed) {
+                    if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                        return Poll::Ready(true);
+                    }
+                } else if waits && woken.turn().is_none() {
                     return Poll::Ready(false);
-                } else if future.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(true);
                 }
-                // It prevents that the clock goes on by itself.
-                (*parked.waker(), waits) = (Some(context.waker().clone()), true);
+                // To wake it prevents that the clock goes on by itself.
+                (*woken.turn(), waits) = (Some(context.waker().clone()), true);
                 Poll::Pending
             })
             .await
@@ -144,7 +162,7 @@ impl Program for SimRuntime {
         if is_done {
             return Turn::Done;
         }
-        // Nothing tells when the next timer of the runtime is due. They are due at whole milliseconds.
+        // Its clock cannot go ahead to the next timer instead: something may arrive before, and it never goes back.
         let passed = u64::try_from(self.now.since(self.start).as_millis()).unwrap_or(u64::MAX);
         Turn::Wait(Some(self.start.after(Duration::from_millis(passed.saturating_add(1)))))
     }

@@ -4,6 +4,7 @@
 mod common;
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -154,6 +155,23 @@ fn a_peer_sees_the_end_of_a_program_that_crashes() {
         world.crash("server");
         world.run(SECOND / 10);
     });
+}
+
+#[test]
+fn a_program_is_polled_only_when_it_is_woken() {
+    let polls = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&polls);
+    let mut world = World::new(&Config::default());
+    world.client("a", move |node| {
+        let (polls, mut waits) = (Rc::clone(&counted), None);
+        let future = poll_fn(move |context| {
+            polls.set(polls.get() + 1);
+            waits.get_or_insert_with(|| Box::pin(sleep(SECOND))).as_mut().poll(context)
+        });
+        SimRuntime::new(node, future)
+    });
+    world.run(2 * SECOND);
+    assert_eq!(polls.get(), 2);
 }
 
 #[test]
