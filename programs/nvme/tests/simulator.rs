@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cmid_nvme::initiator::{Ended, Failure, Happened, On, WAITING_MAX};
 use cmid_nvme::wire::{self, CmError, Status};
 use target::BLOCK;
+use world::fragile::{ADOPT, CALL, FETCH};
 use world::{Data, World, options};
 
 /// What a read has read.
@@ -224,25 +225,34 @@ fn queues_are_served_by_other_threads_than_the_one_that_connects_them() {
 
 #[test]
 fn a_reactor_that_panics_loses_its_queues_and_no_command() {
-    let mut world = World::live(2, |options| (options.reactors, options.buffers) = (2, 2));
-    world.disk.delay = 1_000_000;
-    let mut tickets = Vec::new();
-    for lba in 0..20 {
-        let data = world.initiator.buffer(4 * BLOCK);
-        tickets.push(world.initiator.submit(On::Io, wire::write(1, lba, 4, data)).expect("room"));
+    // The reactor of this queue fetches the event of its end, or ends it, or gets the next one, to which commands are sent already.
+    for what in [FETCH, CALL, ADOPT] {
+        let mut world = World::live(2, |options| (options.reactors, options.buffers) = (2, 2));
+        world.disk.delay = 1_000_000;
+        let mut tickets = Vec::new();
+        for lba in 0..20 {
+            let data = world.initiator.buffer(4 * BLOCK);
+            tickets.push(world.initiator.submit(On::Io, wire::write(1, lba, 4, data)).expect("room"));
+        }
+        world.turn_until(|world| world.disk.written.len() >= 20);
+        world.disk.delay = 0;
+        world.panics.store(what, Ordering::Relaxed);
+        world.target.as_mut().expect("a target").cut(1);
+        let mut ended: Vec<_> = tickets.iter().map(|_| world.ended()).collect();
+        ended.sort_by_key(|ended| ended.ticket);
+        assert!(ended.iter().all(|ended| ended.result.is_ok()));
+        assert_eq!(ended.iter().map(|ended| ended.ticket).collect::<Vec<_>>(), tickets);
+        assert_eq!(world.panics.load(Ordering::Relaxed), 0, "nothing has panicked");
+        // The panic of an end is no loss of its own.
+        let panicked = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("panicked"));
+        let panics = world.happened.iter().filter(panicked).count();
+        assert_eq!(
+            (panics, world.initiator.queues_on_reactors()),
+            (usize::from(what != CALL), 2),
+            "{:?}",
+            world.happened
+        );
     }
-    world.turn_until(|world| world.disk.written.len() >= 20);
-    world.disk.delay = 0;
-    // The reactor of this queue fetches the event of its end.
-    world.panics.store(true, Ordering::Relaxed);
-    world.target.as_mut().expect("a target").cut(1);
-    let mut ended: Vec<_> = tickets.iter().map(|_| world.ended()).collect();
-    ended.sort_by_key(|ended| ended.ticket);
-    assert!(ended.iter().all(|ended| ended.result.is_ok()));
-    assert_eq!(ended.iter().map(|ended| ended.ticket).collect::<Vec<_>>(), tickets);
-    let panicked = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("panicked"));
-    assert_eq!(world.happened.iter().filter(panicked).count(), 1, "{:?}", world.happened);
-    assert_eq!(world.initiator.queues_on_reactors(), 2);
 }
 
 #[test]

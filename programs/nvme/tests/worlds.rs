@@ -15,6 +15,7 @@ use cmid_nvme::initiator::{Ended, Failure, Happened, Loss, On, Ticket};
 use cmid_nvme::wire::{self, Transfer};
 use fastrand::Rng;
 use target::BLOCK;
+use world::fragile::{ADOPT, FETCH};
 use world::{Data, World};
 
 /// How long faults happen, and how long a fault and the time to the next one are at most, in milliseconds.
@@ -117,8 +118,9 @@ impl Run {
             }
             cut => {
                 let place = self.rng.usize(0..8);
-                // A reactor that fetches the event panics, if it has the queue.
-                self.world.panics.store(cut == 4, Ordering::Relaxed);
+                // A reactor panics when it fetches the event, ends the queue, or gets the next one.
+                let what = if cut == 4 { self.rng.u8(FETCH..=ADOPT) } else { 0 };
+                self.world.panics.store(what, Ordering::Relaxed);
                 if let Some(target) = &mut self.world.target {
                     target.cut(place);
                 }

@@ -16,10 +16,6 @@ impl<D: DataPath> Initiator<D> {
         for lane in self.lanes.iter_mut().skip(1) {
             let qid = lane.qid;
             let Some(reactor) = reactor_of(qid, count).and_then(|at| self.reactors.get_mut(at)) else { break };
-            // Then the application's poll keeps it.
-            if reactor.has_ended() {
-                continue;
-            }
             let released = lane.release(self.driver.drive(), &self.registry);
             if let Some(command) = released.map_err(|error| Loss::Moved { qid, error })? {
                 reactor.give(command).map_err(|_| Loss::Reactor)?;

@@ -105,19 +105,23 @@ impl<D: DataPath> Lane<D> {
         Ok(())
     }
 
-    /// Ends the connection, and returns its commands. Afterwards the target can neither read nor write its memory.
-    pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) -> Vec<TagOf<D>> {
+    /// Takes all commands from it: nothing is sent and nothing ends here any more. [`Lane::end`] follows.
+    pub(super) fn take_commands(&mut self) -> Vec<TagOf<D>> {
+        let mut tags: Vec<_> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
+        tags.extend(self.session.as_mut().and_then(Session::attached).into_iter().flat_map(|link| link.queue.drain()));
+        tags
+    }
+
+    /// Ends the connection. Afterwards the target can neither read nor write its memory.
+    pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) {
         self.is_readable = false;
         self.asked = None;
-        let mut tags: Vec<_> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
-        let Some(mut session) = self.session.take() else { return tags };
+        let Some(mut session) = self.session.take() else { return };
         if let Some(link) = session.attached() {
             unwatch(link, registry);
-            tags.extend(link.queue.drain());
         }
         // The id may be gone already.
         let _ = session.cancel(drive);
-        tags
     }
 }
 

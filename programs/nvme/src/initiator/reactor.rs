@@ -75,7 +75,6 @@ impl<D: DataPath + 'static> Reactor<D> {
             limit,
             look: Time::NEVER,
             is_lost: false,
-            is_ending: false,
             commands: receiver,
             news: sender,
             initiator,
@@ -100,11 +99,6 @@ impl<D: DataPath> Reactor<D> {
         }
     }
 
-    /// Whether its thread has ended: it has panicked while its queues ended.
-    pub(super) fn has_ended(&self) -> bool {
-        self.thread.is_finished()
-    }
-
     /// Waits until its thread has ended.
     pub(super) fn stop(self) {
         drop(self.commands);
@@ -127,8 +121,6 @@ struct Serving<D: DataPath> {
     /// When deadlines are looked at next.
     look: Time,
     is_lost: bool,
-    /// Whether it ends its queues now.
-    is_ending: bool,
     commands: Receiver<Command<D>>,
     news: Sender<News<D::Piece>>,
     initiator: Waker,
@@ -143,8 +135,6 @@ impl<D: DataPath> Serving<D> {
             match catch_unwind(AssertUnwindSafe(|| self.take_commands() && self.turn())) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // The initiator takes the end of the thread for that of the queues.
-                Err(_) if self.is_ending => return,
                 // A panic is an error of this crate or of the device. The commands are still in the lanes or in `over`.
                 Err(_) => {
                     self.tell_over(0);
@@ -204,9 +194,7 @@ impl<D: DataPath> Serving<D> {
                     }
                 }
                 Ok(Command::End) => {
-                    self.is_ending = true;
                     let tags = self.end();
-                    self.is_ending = false;
                     self.tell(News::Ended(tags));
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -216,7 +204,9 @@ impl<D: DataPath> Serving<D> {
     }
 
     fn serve(&mut self, qid: u16, id: ReleasedId<D::Handle>, connected: Connected<Link<D>>) {
-        let mut lane = Lane::new(qid, Token(qid.into()));
+        // It has the commands for this queue, whatever becomes of the connection.
+        self.lanes.push(Lane::new(qid, Token(qid.into())));
+        self.look = Time::ZERO;
         let drive = self.driver.drive();
         let moved = drive.adopt(id).map_err(|refused| refused.error).and_then(|id| {
             let moved = drive.migrate(id, Some(self.channel), Time::NEVER).inspect_err(|_| {
@@ -226,12 +216,11 @@ impl<D: DataPath> Serving<D> {
             moved.and_then(|_done| Session::resume(drive, Connected { id, ..connected }, self.limit))
         });
         let served = moved.map_err(|error| Loss::Moved { qid, error }).and_then(|session| {
+            let Some(lane) = self.lanes.last_mut() else { return Ok(()) };
             // The lane ends it, also if it is not watched.
             lane.session = Some(session);
             Ok(lane.watch(self.poll.registry())?)
         });
-        self.lanes.push(lane);
-        self.look = Time::ZERO;
         if let Err(loss) = served {
             self.lose(loss);
         }
@@ -240,7 +229,12 @@ impl<D: DataPath> Serving<D> {
     /// Ends all queues, and returns what was outstanding or waited.
     fn end(&mut self) -> Vec<TagOf<D>> {
         let (drive, registry) = (self.driver.drive(), self.poll.registry());
-        let tags = self.lanes.drain(..).flat_map(|mut lane| lane.end(drive, registry)).collect();
+        let mut tags = Vec::new();
+        for mut lane in self.lanes.drain(..) {
+            tags.extend(lane.take_commands());
+            // Its QP ends with a panic too. The others are still to end, and the commands are to be returned.
+            let _ = catch_unwind(AssertUnwindSafe(|| lane.end(drive, registry)));
+        }
         (self.look, self.is_lost) = (Time::NEVER, false);
         tags
     }

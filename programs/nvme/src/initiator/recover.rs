@@ -52,7 +52,8 @@ impl<D: DataPath> Initiator<D> {
         self.alive = Time::NEVER;
         let mut tags = self.end_reactors();
         for lane in &mut self.lanes {
-            tags.extend(lane.end(self.driver.drive(), &self.registry));
+            tags.extend(lane.take_commands());
+            lane.end(self.driver.drive(), &self.registry);
         }
         // The next controller has the others of its own.
         let of = |tag| if let Tag::Request(request) = tag { Some(request) } else { None };

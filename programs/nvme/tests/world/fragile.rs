@@ -2,15 +2,28 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use cmid_mio::proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable, RawEvent};
 use cmid_mio::sim::SimDevice;
 
+/// What a reactor does when the device is to panic: it fetches an event, makes a call, adopts an id.
+pub(crate) const FETCH: u8 = 1;
+pub(crate) const CALL: u8 = 2;
+pub(crate) const ADOPT: u8 = 3;
+
 pub(crate) struct Fragile {
     pub(crate) device: SimDevice,
-    /// Whether the next event that a reactor fetches panics.
-    pub(crate) panics: Arc<AtomicBool>,
+    /// What panics next on a reactor, once; 0 for nothing.
+    pub(crate) panics: Arc<AtomicU8>,
+}
+
+impl Fragile {
+    fn is_at(&self, what: u8) {
+        let on_reactor = std::thread::current().name() == Some("nvme reactor");
+        let panics = on_reactor && self.panics.compare_exchange(what, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        assert!(!panics, "a panic, as the test wants it");
+    }
 }
 
 impl DeviceLayer for Fragile {
@@ -26,12 +39,12 @@ impl DeviceLayer for Fragile {
     }
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        let on_reactor = std::thread::current().name() == Some("nvme reactor");
-        assert!(!on_reactor || !self.panics.swap(false, Ordering::Relaxed), "a panic, as the test wants it");
+        self.is_at(FETCH);
         self.device.fetch(on, child)
     }
 
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.is_at(CALL);
         self.device.call(call, private_data)
     }
 
@@ -40,6 +53,7 @@ impl DeviceLayer for Fragile {
     }
 
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        self.is_at(ADOPT);
         self.device.adopt(id, channel, handle)
     }
 }

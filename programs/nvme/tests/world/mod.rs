@@ -1,9 +1,9 @@
 //! An initiator and a target on a simulated fabric, in one loop and in real time.
 
-mod fragile;
+pub(crate) mod fragile;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 
 use cmid_mio::sim::{Clock, Config, Fabric, Host};
@@ -49,8 +49,8 @@ pub(crate) struct World {
     /// The host of the target.
     pub(crate) host: Host,
     pub(crate) initiator: Initiator<Fragile>,
-    /// Whether a reactor is to panic.
-    pub(crate) panics: Arc<AtomicBool>,
+    /// What is to panic on a reactor ([`fragile`]).
+    pub(crate) panics: Arc<AtomicU8>,
     pub(crate) target: Option<Target>,
     pub(crate) disk: Disk,
     pub(crate) happened: Vec<Happened>,
@@ -61,7 +61,7 @@ impl World {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let [client, host] = ["10.0.0.1", "10.0.0.2"].map(|ip| fabric.host(&[ip.parse().expect("an address")]));
         let poll = Poll::new().expect("a poll");
-        let panics = Arc::new(AtomicBool::new(false));
+        let panics = Arc::new(AtomicU8::new(0));
         let device = Fragile { device: client.device(), panics: Arc::clone(&panics) };
         let initiator = Initiator::new(device, poll.registry(), 0, options).expect("an initiator");
         let mut world = World { poll, host, initiator, panics, target: None, disk: Disk::new(), happened: Vec::new() };
