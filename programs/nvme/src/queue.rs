@@ -157,6 +157,11 @@ impl<T> Queue<T> {
         self.find(cid)?.as_mut().map(|command| &mut command.tag)
     }
 
+    /// Returns the tag of each slot in their order, where a command is outstanding.
+    pub fn tags_mut(&mut self) -> impl Iterator<Item = Option<&mut T>> {
+        self.slots.iter_mut().map(|slot| slot.command.as_mut().map(|command| &mut command.tag))
+    }
+
     fn find(&mut self, cid: u16) -> Option<&mut Option<Outstanding<T>>> {
         let slot = self.slots.get_mut(Self::slot(cid))?;
         (slot.command.is_some() && slot.uses << INDEX_BITS == cid & !INDEX).then_some(&mut slot.command)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cmid_nvme::initiator::{Ended, Failure, Happened, On, WAITING_MAX};
 use cmid_nvme::wire::{self, CmError, Status};
-use target::BLOCK;
+use target::{BLOCK, Wrong};
 use world::fragile::{ADOPT, CALL, FETCH};
 use world::{Data, World, options};
 
@@ -90,36 +90,105 @@ fn memory_that_is_lent_comes_back_after_a_failure_and_a_loss() {
         world.disk.delay = 1_000_000;
         let mut data = world.initiator.buffer(8 * BLOCK);
         data.fill(9);
+        let at = data.as_ptr();
         world.initiator.submit(On::Io, command(data)).expect("room");
+        // The other one is taken before it is back.
+        let other = world.initiator.buffer(8 * BLOCK);
         let seen = world.disk.invalidated;
         world.turn_until(|world| world.disk.invalidated > seen);
         world.disk.delay = 0;
         world.target.as_mut().expect("a target").cut(1);
         let data = world.ended().into_data().expect("the second attempt").expect("its memory");
-        assert!(data.is_registered() && data[..] == world.disk.bytes[..8 * BLOCK]);
+        assert!(data.as_ptr() == at && data.is_registered() && data[..] == world.disk.bytes[..8 * BLOCK]);
         assert!(world.happened.iter().any(|it| matches!(it, Happened::Lost(_))));
         // Both are there.
-        drop(data);
+        drop((data, other));
         let [one, other] = [0, 1].map(|_| world.initiator.buffer(BLOCK));
         assert!(one.is_registered() && other.is_registered());
     }
 }
 
 #[test]
-fn nothing_is_lent_to_a_target_that_keeps_a_key() {
-    let mut world = World::live(1, |options| options.buffers = 2);
-    world.disk.keeps_keys = true;
-    world.disk.bytes[..8 * BLOCK].fill(5);
-    // What a write lends is only read, and the window ends here.
+fn a_window_whose_key_the_target_keeps_ends_with_its_command() {
+    for reactors in [0, 1] {
+        let mut world = World::live(1, |options| (options.buffers, options.reactors) = (1, reactors));
+        world.disk.keeps_keys = true;
+        for round in 0..100_u8 {
+            let mut data = world.initiator.buffer(8 * BLOCK);
+            data.fill(round);
+            let at = data.as_ptr();
+            let data = world.run(On::Io, wire::write(1, 8, 8, data)).into_data().expect("a write").expect("its memory");
+            let mut data =
+                world.run(On::Io, wire::read(1, 8, 8, data)).into_data().expect("a read").expect("its memory");
+            assert_eq!((data.as_ptr(), data.is_registered()), (at, true));
+            assert!(data.iter().all(|&byte| byte == round));
+            // It is the application's alone.
+            data.fill(!round);
+        }
+        assert_eq!((world.happened.len(), world.disk.invalidated), (1, 0), "{:?}", world.happened);
+    }
+}
+
+#[test]
+fn a_block_belongs_to_its_command_while_a_reactor_ends_its_window() {
+    let mut world = World::live(1, |options| (options.buffers, options.reactors) = (1, 1));
+    // The target refuses the command, and keeps the key.
+    world.disk.status = 0x4006;
     let data = world.initiator.buffer(8 * BLOCK);
-    let data = world.run(On::Io, wire::write(1, 8, 8, data)).into_data().expect("a write").expect("its memory");
-    assert_eq!((data.is_registered(), world.happened.len()), (true, 1));
-    for _ in 0..2 {
-        let data = world.initiator.buffer(8 * BLOCK);
-        assert!(bytes(world.run(On::Io, wire::read(1, 0, 8, data))).iter().all(|&byte| byte == 5));
-        let kept = |it: &&Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains("not invalidated"));
-        assert_eq!(world.happened.iter().filter(kept).count(), 1, "{:?}", world.happened);
-        assert!(!world.initiator.lends());
+    world.initiator.submit(On::Io, wire::read(1, 0, 8, data)).expect("room");
+    world.initiator.before_poll(Duration::ZERO);
+    // The reactor takes the answer, the initiator does not turn.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        world.target.as_mut().expect("a target").turn(&mut world.disk);
+        assert!(!world.initiator.buffer(BLOCK).is_registered(), "another command has the block");
+    }
+    let Ended { command, result, .. } = world.ended();
+    assert!(result.is_err() && command.transfer.buffer().is_some_and(|data| data.is_registered()));
+}
+
+#[test]
+fn an_answer_that_is_wrong_ends_the_connection_and_each_command_ends_once() {
+    for (wrong, told) in [
+        (Wrong::Length(0), "a response has 0 bytes"),
+        (Wrong::Length(15), "a response has 15 bytes"),
+        (Wrong::Length(17), "a response has 17 bytes"),
+        // Which of the failed work requests is polled first is not certain.
+        (Wrong::Length(128), "queue 1: a "),
+        (Wrong::Identifier(0x0fff), "a command that is not outstanding"),
+        (Wrong::Identifier(0x0008), "a command that is not outstanding"),
+        (Wrong::Identifier(0x1000), "a command that is not outstanding"),
+        (Wrong::Head(16), "the head of the submission queue is 16"),
+        (Wrong::Head(u16::MAX), "the head of the submission queue is 65535"),
+        (Wrong::Twice, "response to a command"),
+        (Wrong::Key, "queue 1: a "),
+        (Wrong::OtherKey, "queue 1: a "),
+    ] {
+        for (reactors, writes) in [(0, false), (0, true), (1, false), (1, true)] {
+            let mut world = World::live(1, |options| (options.buffers, options.reactors) = (2, reactors));
+            world.disk.bytes[..8 * BLOCK].fill(7);
+            world.disk.wrong = Some(wrong);
+            let mut tickets = Vec::new();
+            for at in 0..2 {
+                let mut data = world.initiator.buffer(4 * BLOCK);
+                data.fill(7);
+                let command = if writes { wire::write(1, 4 * at, 4, data) } else { wire::read(1, 4 * at, 4, data) };
+                tickets.push(world.initiator.submit(On::Io, command).expect("room"));
+            }
+            let mut ended = [0, 1].map(|_| world.ended());
+            ended.sort_by_key(|ended| ended.ticket);
+            assert_eq!(ended.each_ref().map(|ended| ended.ticket)[..], tickets);
+            for ended in ended {
+                let data = ended.into_data().expect("a success").expect("its memory");
+                assert!(data.is_registered() && data.len() == 4 * BLOCK && data.iter().all(|&byte| byte == 7));
+            }
+            world.turn_until(|world| world.happened.len() > 2 && world.initiator.controller().is_some());
+            let lost = |it: &Happened| matches!(it, Happened::Lost(loss) if loss.to_string().contains(told));
+            assert!(lost(&world.happened[1]), "{wrong:?}: {:?}", world.happened);
+            // Nothing else ends, and it goes on.
+            assert!(world.initiator.next_ended().is_none() && world.happened.len() == 3);
+            world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.expect("a read");
+        }
     }
 }
 
@@ -234,7 +303,8 @@ fn a_reactor_that_panics_loses_its_queues_and_no_command() {
             let data = world.initiator.buffer(4 * BLOCK);
             tickets.push(world.initiator.submit(On::Io, wire::write(1, lba, 4, data)).expect("room"));
         }
-        world.turn_until(|world| world.disk.written.len() >= 20);
+        // Both reactors have got their queues.
+        world.turn_until(|world| world.disk.written.len() == 20 * 4);
         world.disk.delay = 0;
         world.panics.store(what, Ordering::Relaxed);
         world.target.as_mut().expect("a target").cut(1);

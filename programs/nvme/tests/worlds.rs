@@ -1,5 +1,5 @@
 //! Worlds over seeds: reads and writes while the target crashes, its link fails, its connections are cut, and its answers are
-//! late, in another order or refused, with the queues in one loop or on up to four reactors. The history is judged.
+//! late, in another order, refused or wrong, with the queues in one loop or on up to four reactors. The history is judged.
 //!
 //! Each unit of blocks has one command at a time, so a read returns the last write that was acknowledged, or one of those after
 //! it whose end is not known. A write that was acknowledged is never executed again, nor is an earlier one after it.
@@ -14,13 +14,17 @@ use std::time::{Duration, Instant};
 use cmid_nvme::initiator::{Ended, Failure, Happened, Loss, On, Ticket};
 use cmid_nvme::wire::{self, Transfer};
 use fastrand::Rng;
-use target::BLOCK;
+use target::{BLOCK, Wrong};
 use world::fragile::{ADOPT, FETCH};
 use world::{Data, World};
 
 /// How long faults happen, and how long a fault and the time to the next one are at most, in milliseconds.
 const SPAN: Duration = Duration::from_millis(1200);
 const FAULT: u64 = 500;
+
+/// The answers of a target that is broken or hostile.
+const WRONG: [Wrong; 6] =
+    [Wrong::Length(15), Wrong::Identifier(0xfff), Wrong::Head(4), Wrong::Twice, Wrong::Key, Wrong::OtherKey];
 
 /// The seeds, and the threads that run them: a world mostly waits.
 const SEEDS: u64 = 24;
@@ -99,7 +103,7 @@ impl Run {
         let mut within = |most| now + Duration::from_millis(self.rng.u64(5..most));
         self.next = within(FAULT / 2);
         let until = within(FAULT);
-        let fault = match self.rng.u32(0..6) {
+        let fault = match self.rng.u32(0..12) {
             0 => {
                 self.world.target = None;
                 Fault::Crash
@@ -116,10 +120,15 @@ impl Run {
                 self.world.disk.status = 6;
                 Fault::Refusals
             }
+            4..8 => {
+                self.world.disk.wrong = Some(WRONG[self.rng.usize(..WRONG.len())]);
+                self.count("wrong answers");
+                return;
+            }
             cut => {
                 let place = self.rng.usize(0..8);
                 // A reactor panics when it fetches the event, ends the queue, or gets the next one.
-                let what = if cut == 4 { self.rng.u8(FETCH..=ADOPT) } else { 0 };
+                let what = if cut < 10 { self.rng.u8(FETCH..=ADOPT) } else { 0 };
                 self.world.panics.store(what, Ordering::Relaxed);
                 if let Some(target) = &mut self.world.target {
                     target.cut(place);
@@ -281,7 +290,7 @@ fn each_acknowledged_write_is_read_and_none_is_executed_again() {
     }
     println!("{sums:?}");
     // Otherwise nothing was tested.
-    for what in ["reads", "writes", "faults", "cuts", "losses", "invalidations"] {
+    for what in ["reads", "writes", "faults", "cuts", "losses", "invalidations", "wrong answers"] {
         assert!(sums.get(what).is_some_and(|&count| count > 20), "{sums:?}");
     }
 }

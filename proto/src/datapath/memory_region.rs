@@ -286,17 +286,19 @@ pub trait MemoryWindow: Sized + Send {
     /// Returns the key for peers. Every bind changes it.
     fn rkey(&self) -> u32;
 
-    /// Deallocates it now (ibv_dealloc_mw(3)), bound or not.
+    /// Deallocates it now (ibv_dealloc_mw(3)), bound or not. Returns the parts that it had, which no peer can access any more. If
+    /// it is dropped, they return to their pools.
     ///
     /// # Errors
     /// Returns the window: with `EBUSY` while a bind or an invalidation of it is in flight, otherwise with the errno of the
     /// device.
     #[doc(alias = "ibv_dealloc_mw")]
-    fn dealloc(self) -> Result<(), (Self, Errno)>;
+    #[cfg(feature = "std")]
+    fn dealloc(self) -> Result<alloc::vec::Vec<Part<Self::Piece>>, (Self, Errno)>;
 
     /// Returns a part that was bound ([`post_bind_block`](super::QueuePair::post_bind_block)) and certainly is not any more:
     /// the completion of its invalidation was polled, or the receive that tells that the peer has invalidated it; `None`
-    /// if there is none. The deallocation returns the others to their pools.
+    /// if there is none.
     #[cfg(feature = "std")]
     fn reclaim(&mut self) -> Option<Part<Self::Piece>>;
 }

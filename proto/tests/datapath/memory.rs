@@ -93,7 +93,7 @@ impl MemoryWindow for Mw {
         8
     }
 
-    fn dealloc(self) -> Result<(), (Self, Errno)> {
-        Ok(())
+    fn dealloc(self) -> Result<Vec<Part<Piece>>, (Self, Errno)> {
+        Ok(Vec::new())
     }
 }

@@ -89,7 +89,7 @@ impl MemoryWindow for Mw {
     /// # Errors
     /// `EIO` after the device is removed
     /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
-    fn dealloc(mut self) -> Result<(), (Mw, Errno)> {
+    fn dealloc(mut self) -> Result<Vec<Part<Piece>>, (Mw, Errno)> {
         let deallocated = self.fabric.with(|world| {
             if world.queues.may_execute(&self.requests) {
                 return Err(Errno::EBUSY);
@@ -99,7 +99,7 @@ impl MemoryWindow for Mw {
         match deallocated {
             Ok(()) => {
                 self.over = true;
-                Ok(())
+                Ok(mem::take(&mut self.parts).into_iter().map(|(_, part)| loaded_part(part)).collect())
             }
             Err(errno) => Err((self, errno)),
         }

@@ -296,7 +296,12 @@ fn a_window_has_its_block_until_it_is_certainly_not_bound() {
         s.qp.post_bind_block(4, &mut window, part, Access::REMOTE_READ).unwrap();
         assert!(done(&env, &mut s.send_cq).is_success());
         assert_eq!(blocks.available(), 1);
-        window.dealloc().unwrap();
+        if by_peer {
+            drop(window);
+        } else {
+            let parts = window.dealloc().unwrap();
+            assert_eq!((parts.len(), &parts[0][..5], blocks.available()), (1, &[7, 7, 7, 7, 1][..], 1));
+        }
         assert_eq!(blocks.available(), 2);
     }
 }

@@ -222,7 +222,7 @@ impl<D: DataPath> Data<D> {
 
     fn dealloc_window(&mut self) -> Result<(), Errno> {
         let window = self.window.take().ok_or(Errno::ENOENT)?;
-        window.dealloc().map_err(|(window, errno)| {
+        window.dealloc().map(drop).map_err(|(window, errno)| {
             self.window = Some(window);
             errno
         })

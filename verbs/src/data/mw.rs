@@ -83,6 +83,19 @@ impl Lent {
     }
 }
 
+/// Takes the parts of a window that is deallocated, as far as they can be settled now.
+fn settled(parts: &mut Vec<Lent>, pd: &PdUse) -> Vec<Part<Piece>> {
+    let mut own = Vec::new();
+    for mut lent in mem::take(parts) {
+        if lent.settle(pd) {
+            own.push(lent.part);
+        } else {
+            parts.push(lent);
+        }
+    }
+    own
+}
+
 /// The QPs through which a window was bound, each once with the number of its last request that names the window, in the order
 /// of the last binds. The destruction of a QP with a bound window takes 50 s on rxe, and leaves wrong reference counts
 /// (`__rxe_cleanup`). Which of these QPs has bound the window is known only from completions.
@@ -136,7 +149,7 @@ impl MemoryWindow for Mw {
         unsafe { self.raw.0.as_ref() }.rkey
     }
 
-    fn dealloc(mut self) -> Result<(), (Self, Errno)> {
+    fn dealloc(mut self) -> Result<Vec<Part<Piece>>, (Self, Errno)> {
         let deallocated = if self.requests.are_open() {
             Err(Errno::EBUSY)
         } else if self.pd.inner().is_inherited() {
@@ -148,7 +161,8 @@ impl MemoryWindow for Mw {
         match deallocated {
             Ok(()) => {
                 self.live = false;
-                Ok(())
+                // What cannot be settled now goes as if the window were dropped.
+                Ok(settled(&mut self.parts, &self.pd))
             }
             Err(errno) => Err((self, errno)),
         }
@@ -202,8 +216,8 @@ struct LeftMw {
 impl LeftMw {
     /// Returns the parts of a window that is deallocated. What cannot be settled now is the QP's, whose end settles it.
     fn return_parts(&mut self) -> bool {
-        let (qps, pd) = (mem::take(&mut self.requests).0, &self.pd);
-        self.parts.retain_mut(|lent| !lent.settle(pd));
+        let qps = mem::take(&mut self.requests).0;
+        drop(settled(&mut self.parts, &self.pd));
         if let [(qp, _)] = &*qps {
             qp.keep_parts(self.parts.drain(..).map(|lent| lent.part));
         }

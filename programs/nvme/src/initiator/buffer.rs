@@ -5,7 +5,7 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use cmid_mio::proto::datapath::{Block, Part, Piece, Pool};
+use cmid_mio::proto::datapath::{Block, Part, Piece};
 
 /// The memory of a command's data. One of [`Initiator::buffer`](super::Initiator::buffer) is registered if it can be: the target
 /// then reads and writes it by RDMA, with a key that ends with the command. A `Vec<u8>` is copied, to and from registered
@@ -64,10 +64,6 @@ impl<P: Piece> Buffer<P> {
                 self.0 = Held::Read(Arc::clone(&block), len);
                 Some(Loan::ToRead(Part::shared(block, 0..len)))
             }
-            Held::Read(block, len) if !writes => {
-                self.0 = Held::Read(Arc::clone(&block), len);
-                Some(Loan::ToRead(Part::shared(block, 0..len)))
-            }
             other @ (Held::Bytes(_) | Held::Read(..) | Held::Written(_)) => {
                 self.0 = other;
                 None
@@ -83,24 +79,26 @@ impl<P: Piece> Buffer<P> {
     /// Takes a part back that was lent.
     pub(super) fn take_back(&mut self, part: Part<P>) {
         let len = part.range().len();
-        // That of a block to read is a second handle of it.
-        if let (Held::Written(_), Some(block)) = (&self.0, part.into_block()) {
-            self.0 = Held::Block(block, len);
-        }
+        self.0 = match (mem::replace(&mut self.0, Held::Written(0)), part.into_block()) {
+            (Held::Written(_), Some(block)) => Held::Block(block, len),
+            // The part of a block to read was a second handle of it.
+            (Held::Read(block, len), _) => match Arc::try_unwrap(block) {
+                Ok(block) => Held::Block(block, len),
+                Err(block) => Held::Read(block, len),
+            },
+            (other @ (Held::Bytes(_) | Held::Block(..) | Held::Written(_)), _) => other,
+        };
     }
 
-    /// Makes it whole after its command: a block that did not come back from a window is another one, with other bytes.
-    pub(super) fn restore(&mut self, pool: Option<&Pool<P>>) {
+    /// Makes it whole after its command. A block that did not come back is kept by a device that is gone, or has returned to its pool
+    /// after a panic: these are other bytes, which are not registered.
+    pub(super) fn restore(&mut self) {
         self.0 = match mem::replace(&mut self.0, Held::Written(0)) {
             Held::Read(block, len) => match Arc::try_unwrap(block) {
                 Ok(block) => Held::Block(block, len),
-                // A device that is gone may keep it.
                 Err(block) => Held::Bytes(block.get(..len).unwrap_or_default().to_vec()),
             },
-            Held::Written(len) => match pool.and_then(Pool::take) {
-                Some(block) if block.len() >= len => Held::Block(block, len),
-                _ => Held::Bytes(vec![0; len]),
-            },
+            Held::Written(len) => Held::Bytes(vec![0; len]),
             other @ (Held::Bytes(_) | Held::Block(..)) => other,
         };
     }

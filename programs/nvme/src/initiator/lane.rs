@@ -105,23 +105,27 @@ impl<D: DataPath> Lane<D> {
         Ok(())
     }
 
-    /// Takes all commands from it: nothing is sent and nothing ends here any more. [`Lane::end`] follows.
-    pub(super) fn take_commands(&mut self) -> Vec<TagOf<D>> {
-        let mut tags: Vec<_> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
-        tags.extend(self.session.as_mut().and_then(Session::attached).into_iter().flat_map(|link| link.queue.drain()));
-        tags
-    }
-
-    /// Ends the connection. Afterwards the target can neither read nor write its memory.
+    /// Ends the connection. Afterwards the target can neither read nor write its memory. [`Lane::take_commands`] follows.
     pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) {
-        self.is_readable = false;
-        self.asked = None;
-        let Some(mut session) = self.session.take() else { return };
+        let Some(session) = &mut self.session else { return };
         if let Some(link) = session.attached() {
             unwatch(link, registry);
         }
         // The id may be gone already.
         let _ = session.cancel(drive);
+        if let Some(link) = session.attached() {
+            link.end_windows();
+        }
+    }
+
+    /// Takes all commands of a lane that has ended, also if its end has panicked.
+    pub(super) fn take_commands(&mut self) -> Vec<TagOf<D>> {
+        (self.is_readable, self.asked) = (false, None);
+        let mut tags: Vec<_> = self.waiting.drain(..).map(|(tag, _)| tag).collect();
+        if let Some(mut session) = self.session.take() {
+            tags.extend(session.attached().into_iter().flat_map(|link| link.queue.drain()));
+        }
+        tags
     }
 }
 

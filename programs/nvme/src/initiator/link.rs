@@ -8,6 +8,8 @@
 //! - a slot of the region of the connection, if the memory is not registered or there are no windows. It is copied, and never
 //!   borrowed: a target can write to the region at any time. The region ends with the connection.
 
+use std::mem;
+
 use cmid_mio::proto::datapath::{
     Access, Attaching, Block, Caps, Completion, CreateError, Part, Parts, Pool, SendWr, Unposted, WcStatus, prelude::*,
 };
@@ -56,10 +58,6 @@ pub enum LinkError {
     /// A response is not one.
     #[error("from the target: {0}")]
     Wire(#[from] WireError),
-    /// The target has answered a read, and has not invalidated the key as the command says. The block would be lost with its
-    /// window: invalidating the key here too is not safe (hazard P43), since the target may still do it.
-    #[error("the target has not invalidated the key of a read")]
-    NotInvalidated,
 }
 
 fn device(what: &'static str) -> impl Fn(Errno) -> LinkError {
@@ -253,8 +251,24 @@ impl<D: DataPath> Link<D> {
             // It was made of an identifier.
             cid => self.queue.sent(cid as u16)?,
         };
-        over.extend(done.map(|Done { tag, response, .. }| Over { tag, response }));
-        Ok(())
+        let Some(Done { slot, mut tag, response }) = done else { return Ok(()) };
+        let kept = tag.command_mut().transfer.buffer_mut().filter(|buffer| buffer.is_lent());
+        let renewed = match (kept, self.windows.get_mut(slot)) {
+            (Some(buffer), Some(window)) => renew(&self.pd, window, buffer),
+            _ => Ok(()),
+        };
+        over.push(Over { tag, response });
+        renewed
+    }
+
+    /// Ends the windows, on a connection that has ended. The commands have their blocks back.
+    pub(super) fn end_windows(&mut self) {
+        for (window, tag) in self.windows.drain(..).zip(self.queue.tags_mut()) {
+            let buffer = tag.and_then(|tag| tag.command_mut().transfer.buffer_mut());
+            if let Some(buffer) = buffer.filter(|buffer| buffer.is_lent()) {
+                end(window, buffer);
+            }
+        }
     }
 
     /// Reads a response. Its receive is posted again before the command ends, so there is one for each that is outstanding.
@@ -288,21 +302,34 @@ impl<D: DataPath> Link<D> {
                 read.map_err(device("the memory for data"))
             }
             None => Ok(()),
-            // It was polled that the target has invalidated the key, which is not invalidated here again.
-            Some(window) => match window.reclaim() {
-                Some(part) => {
+            // It was polled that the target has invalidated the key. If not, the window ends with the command.
+            Some(window) => {
+                if let Some(part) = window.reclaim() {
                     buffer.take_back(part);
-                    Ok(())
                 }
-                None if reads => Err(LinkError::NotInvalidated),
-                None => {
-                    // A command that has failed early keeps its key. Its window ends, and the block returns to its pool.
-                    *window = self.pd.alloc_mw().map_err(|error| device("a window")(error.errno()))?;
-                    Ok(())
-                }
-            },
+                Ok(())
+            }
         }
     }
+}
+
+/// Ends a window whose key the target has kept, and takes its block back. The key is not invalidated: the target may still do that,
+/// and soft-RoCE's kernel does not survive both (hazard P43). The command was sent, so no bind of the window is in flight.
+fn renew<P, W>(pd: &P, window: &mut W, buffer: &mut Buffer<W::Piece>) -> Result<(), LinkError>
+where
+    P: ProtectionDomain<Mw = W>,
+    W: MemoryWindow,
+{
+    let other = pd.alloc_mw().map_err(|error| device("a window")(error.errno()))?;
+    end(mem::replace(window, other), buffer);
+    Ok(())
+}
+
+/// Ends a window, and takes its block back.
+fn end<W: MemoryWindow>(window: W, buffer: &mut Buffer<W::Piece>) {
+    // One that cannot end now, on a device that is gone, does so later.
+    let parts = window.dealloc().unwrap_or_default();
+    parts.into_iter().for_each(|part| buffer.take_back(part));
 }
 
 /// Binds a window to a block of the buffer, for one command. Returns `None` if it has none for this device.

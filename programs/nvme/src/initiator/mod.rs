@@ -144,8 +144,6 @@ pub struct Initiator<D: DataPath> {
     redial: Redial,
     controller: Option<Controller>,
     memory: Option<Memory<D>>,
-    /// Whether registered memory is lent to the target. Not after it has kept a key.
-    lends: bool,
     lanes: Vec<Lane<D>>,
     reactors: Vec<Reactor<D>>,
     /// The lane of the next I/O command.
@@ -214,7 +212,6 @@ impl<D: DataPath + 'static> Initiator<D> {
             channel,
             controller: None,
             memory: None,
-            lends: true,
             next_lane: 0,
             wake: None,
             alive: Time::NEVER,
@@ -240,7 +237,7 @@ impl<D: DataPath> Initiator<D> {
         block.map_or_else(|| vec![0; len].into(), |block| Buffer::of(block, len))
     }
 
-    /// Whether registered memory is not copied: the device has memory windows, and the target has kept no key of a read.
+    /// Whether registered memory is not copied: the device has memory windows.
     #[must_use]
     pub fn lends(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.lends && memory.pool.is_some())

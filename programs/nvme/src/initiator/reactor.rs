@@ -231,9 +231,9 @@ impl<D: DataPath> Serving<D> {
         let (drive, registry) = (self.driver.drive(), self.poll.registry());
         let mut tags = Vec::new();
         for mut lane in self.lanes.drain(..) {
-            tags.extend(lane.take_commands());
-            // Its QP ends with a panic too. The others are still to end, and the commands are to be returned.
+            // Its QP ends with a panic too. The others are still to end, and all commands are to be returned.
             let _ = catch_unwind(AssertUnwindSafe(|| lane.end(drive, registry)));
+            tags.extend(lane.take_commands());
         }
         (self.look, self.is_lost) = (Time::NEVER, false);
         tags

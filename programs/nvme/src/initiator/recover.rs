@@ -8,13 +8,12 @@ use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::redial::{GivenUp, Todo};
 
 use super::request::{On, Request, Tag};
-use super::{BufferOf, Ended, Failure, Happened, Initiator, LinkError, Loss, RETRIES};
+use super::{BufferOf, Ended, Failure, Happened, Initiator, Loss, RETRIES};
 
 impl<D: DataPath> Initiator<D> {
     /// The controller is lost, or was not brought up.
     pub(super) fn lose(&mut self, loss: Loss) {
         let Some(controller) = &self.controller else { return };
-        self.lends &= !matches!(loss, Loss::Link { error: LinkError::NotInvalidated, .. });
         let was_live = controller.is_live();
         self.end_lanes();
         let now = self.driver.drive().within(Duration::ZERO);
@@ -52,14 +51,13 @@ impl<D: DataPath> Initiator<D> {
         self.alive = Time::NEVER;
         let mut tags = self.end_reactors();
         for lane in &mut self.lanes {
-            tags.extend(lane.take_commands());
             lane.end(self.driver.drive(), &self.registry);
+            tags.extend(lane.take_commands());
         }
         // The next controller has the others of its own.
         let of = |tag| if let Tag::Request(request) = tag { Some(request) } else { None };
         let mut requests: Vec<Request<_>> = tags.into_iter().filter_map(of).collect();
-        // All blocks that were lent are back in the pool, or with their requests: nobody has taken one meanwhile.
-        requests.iter_mut().for_each(|request| self.restore(request));
+        requests.iter_mut().for_each(Request::restore);
         requests.sort_by_key(|request| std::cmp::Reverse(request.ticket));
         for mut request in requests {
             request.failures += 1;
@@ -77,14 +75,6 @@ impl<D: DataPath> Initiator<D> {
         let why = self.given_up.insert(why.to_owned()).clone();
         for Request { ticket, command, .. } in self.waiting_admin.drain(..).chain(self.waiting.drain(..)) {
             self.ended.push_back(Ended { ticket, command, result: Err(Failure::GivenUp(why.clone())) });
-        }
-    }
-
-    /// Makes the memory of a request whole, whose command is not on a queue any more.
-    pub(super) fn restore(&self, request: &mut Request<BufferOf<D>>) {
-        let pool = self.memory.as_ref().and_then(|memory| memory.pool.as_ref());
-        if let Some(buffer) = request.command.transfer.buffer_mut() {
-            buffer.restore(pool);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Requests of the application, and what the initiator sends for itself.
 
-use super::BufferOf;
+use cmid_mio::proto::datapath::Piece;
+
+use super::{Buffer, BufferOf};
 use crate::wire::{Command, Status, Transfer};
 
 /// The number of a request, by which its end is recognised.
@@ -24,6 +26,15 @@ pub(super) struct Request<B> {
     pub(super) command: Command<B>,
     /// How often it was sent in vain.
     pub(super) failures: u8,
+}
+
+impl<P: Piece> Request<Buffer<P>> {
+    /// Makes its memory whole, when its command is not on a queue any more.
+    pub(super) fn restore(&mut self) {
+        if let Some(buffer) = self.command.transfer.buffer_mut() {
+            buffer.restore();
+        }
+    }
 }
 
 /// What a command on a queue is for.

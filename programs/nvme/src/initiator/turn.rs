@@ -186,7 +186,7 @@ impl<D: DataPath> Initiator<D> {
                 size: request.size,
                 transfer: controller.transfer_max(self.options.transfer).max(ConnectData::LEN),
                 in_capsule: identity.data_in_capsule().min(CAPSULE_MAX),
-                lends: self.lends && self.options.buffers > 0,
+                lends: self.options.buffers > 0,
             },
             _ => Shape { size: ADMIN_SIZE, transfer: ADMIN_TRANSFER, in_capsule: 0, lends: false },
         }
@@ -266,7 +266,7 @@ impl<D: DataPath> Initiator<D> {
             Tag::Event(_) => {}
             Tag::EventLog(_) => self.send(0, Tag::Event(own(async_event()))),
             Tag::Request(mut request) => {
-                self.restore(&mut request);
+                request.restore();
                 if response.status.is_success() {
                     let result = Ok(response.result);
                     self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });

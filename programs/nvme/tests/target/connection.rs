@@ -9,11 +9,14 @@ use cmid_mio::proto::datapath::{
 use cmid_mio::sim::SimDevice;
 use cmid_nvme::wire::{CmRequest, ConnectData, Cqe, Sgl, Sqe, Status};
 
-use super::{BLOCK, BLOCKS, Disk};
+use super::{BLOCK, BLOCKS, Disk, Wrong};
 
 /// The most bytes of data in a capsule, and of a command.
 const IN_CAPSULE: usize = 1024;
 const TRANSFER: usize = 4096;
+
+/// The most bytes of an answer: more than one that is right has.
+const RESPONSE: usize = 128;
 
 /// The work requests that move data have numbers from here on, by the slot.
 const DATA: u64 = 1 << 20;
@@ -50,7 +53,7 @@ impl Connection {
         let cq = device.create_cq(to.id(), 4 * entries)?;
         let capsule = Sqe::LEN + if request.qid == 0 { 0 } else { IN_CAPSULE };
         let capsules = pd.pool(vec![0; size * capsule], capsule, Access::empty())?;
-        let responses = pd.pool(vec![0; 2 * size * Cqe::LEN], Cqe::LEN, Access::empty())?;
+        let responses = pd.pool(vec![0; 2 * size * RESPONSE], RESPONSE, Access::empty())?;
         let region = pd.register(vec![0; size * TRANSFER], Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: 3 * entries, max_recv_wr: entries, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
@@ -230,7 +233,7 @@ impl Connection {
     }
 
     /// Writes data into the initiator's memory, and answers.
-    fn answer_with(&mut self, entry: &Sqe, data: &[u8], disk: &Disk) -> Result<(), Errno> {
+    fn answer_with(&mut self, entry: &Sqe, data: &[u8], disk: &mut Disk) -> Result<(), Errno> {
         let Sgl::Keyed { addr, len, key, .. } = entry.sgl else { panic!("no memory for {} bytes", data.len()) };
         assert_eq!(len as usize, data.len());
         let slot = self.moving.iter().position(Option::is_none).expect("a slot");
@@ -245,13 +248,38 @@ impl Connection {
         if self.request.qid > 0 { self.hold(cqe, disk) } else { self.send(cqe) }
     }
 
-    fn hold(&mut self, cqe: Cqe, disk: &Disk) -> Result<(), Errno> {
+    fn hold(&mut self, cqe: Cqe, disk: &mut Disk) -> Result<(), Errno> {
+        if let Some(wrong) = disk.wrong.take() {
+            return self.send_wrongly(cqe, wrong, disk);
+        }
         if disk.delay == 0 {
             return self.send(cqe);
         }
         // Later ones overtake it.
         self.held.push_back((1 + u32::from(cqe.cid) % disk.delay, cqe));
         Ok(())
+    }
+
+    fn send_wrongly(&mut self, cqe: Cqe, wrong: Wrong, disk: &mut Disk) -> Result<(), Errno> {
+        let other = self.keys.iter().find_map(|(&cid, &key)| (cid != cqe.cid).then_some(key));
+        if let (Wrong::OtherKey, None) = (wrong, other) {
+            // The next command has another one.
+            disk.wrong = Some(wrong);
+            self.held.push_back((100, cqe));
+            return Ok(());
+        }
+        let key = self.keys.remove(&cqe.cid);
+        match wrong {
+            Wrong::Length(len) => self.send_bytes(cqe, len, key),
+            Wrong::Identifier(bits) => self.send_bytes(Cqe { cid: cqe.cid ^ bits, ..cqe }, Cqe::LEN, key),
+            Wrong::Head(sq_head) => self.send_bytes(Cqe { sq_head, ..cqe }, Cqe::LEN, key),
+            Wrong::Twice => {
+                self.send_bytes(cqe, Cqe::LEN, key)?;
+                self.send_bytes(cqe, Cqe::LEN, None)
+            }
+            Wrong::Key => self.send_bytes(cqe, Cqe::LEN, Some(0x1234_5678)),
+            Wrong::OtherKey => self.send_bytes(cqe, Cqe::LEN, other),
+        }
     }
 
     fn answer(&mut self, cid: u16, status: Status, result: u64) -> Result<(), Errno> {
@@ -265,11 +293,16 @@ impl Connection {
     }
 
     fn send(&mut self, cqe: Cqe) -> Result<(), Errno> {
+        let key = self.keys.remove(&cqe.cid);
+        self.send_bytes(cqe, Cqe::LEN, key)
+    }
+
+    fn send_bytes(&mut self, cqe: Cqe, len: usize, key: Option<u32>) -> Result<(), Errno> {
         let mut block = self.responses.take().ok_or(Errno::ENOMEM)?;
-        block.copy_from_slice(&cqe.encode());
-        let send = match self.keys.remove(&cqe.cid) {
-            Some(key) => SendWr::send_invalidate(0, block, key),
-            None => SendWr::send(0, block),
+        block[..Cqe::LEN].copy_from_slice(&cqe.encode());
+        let send = match key {
+            Some(key) => SendWr::send_invalidate(0, block.part(0..len), key),
+            None => SendWr::send(0, block.part(0..len)),
         };
         Ok(self.qp.post_send_blocks(send)?)
     }

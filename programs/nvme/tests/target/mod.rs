@@ -55,6 +55,25 @@ pub(crate) struct Disk {
     pub(crate) invalidated: u32,
     /// The asynchronous event that the next request for one gets.
     pub(crate) event: u32,
+    /// What is wrong with the next answer to a read or a write.
+    pub(crate) wrong: Option<Wrong>,
+}
+
+/// An answer of a target that is broken or hostile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wrong {
+    /// It has so many bytes.
+    Length(usize),
+    /// The identifier of the command has other bits here.
+    Identifier(u16),
+    /// The head of the submission queue.
+    Head(u16),
+    /// It comes twice.
+    Twice,
+    /// It invalidates no key of this connection.
+    Key,
+    /// It invalidates the key of another command.
+    OtherKey,
 }
 
 impl Disk {
@@ -73,6 +92,7 @@ impl Disk {
             keeps_keys: false,
             invalidated: 0,
             event: 0,
+            wrong: None,
         }
     }
 }

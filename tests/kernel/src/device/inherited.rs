@@ -138,7 +138,7 @@ pub(crate) fn requests() {
         let (mr, error) = mr.deregister().map(drop).expect_err("it is the parent's");
         assert_eq!(error.to_string(), "refused: deregister an MR while registered: it belongs to the parent process");
         assert_eq!((error.errno(), bytes(&mr, 0)), (Errno::EACCES, [1]));
-        assert_eq!(window.dealloc().map_err(|(_, errno)| errno), Err(Errno::EACCES));
+        assert_eq!(window.dealloc().map(drop).map_err(|(_, errno)| errno), Err(Errno::EACCES));
         assert!(pair.s.pd.dealloc().is_err());
         let (_, error) = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("a PD of the parent");
         assert_eq!(error.errno(), Errno::EACCES);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    DataPath, Length, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
 use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
@@ -280,26 +280,33 @@ pub(crate) fn invalidated_by_the_peer() {
 
 /// The deregistration of the earlier key waits for the packet that soft-RoCE copies.
 pub(crate) fn recalled() {
-    for (access, invalidated, is_renewed) in [
-        (Access::REMOTE_WRITE, true, true),
-        (Access::REMOTE_WRITE, false, true),
-        (Access::REMOTE_READ, true, false),
-        (Access::REMOTE_READ, false, false),
-    ] {
-        let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
-        let pool = s.pd.pool(vec![1; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("a pool");
-        let block = pool.take().expect("a block");
-        let key = block.remote(0).rkey;
-        let mut window = s.pd.alloc_mw().expect("alloc_mw");
-        s.qp.post_bind_block(1, &mut window, block, access).expect("post_bind");
-        success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
-        if invalidated {
-            s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
-            success(polled(&mut s.cq), 2, WcOpcode::LOCAL_INV);
-            drop(window.reclaim().expect("it is not bound"));
+    for (access, is_renewed) in [(Access::REMOTE_WRITE, true), (Access::REMOTE_READ, false)] {
+        for end in ["invalidated", "deallocated", "dropped"] {
+            let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+            let pool = s.pd.pool(vec![1; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("a pool");
+            let block = pool.take().expect("a block");
+            let key = block.remote(0).rkey;
+            let mut window = s.pd.alloc_mw().expect("alloc_mw");
+            s.qp.post_bind_block(1, &mut window, block, access).expect("post_bind");
+            success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
+            let part = match end {
+                "invalidated" => {
+                    s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
+                    success(polled(&mut s.cq), 2, WcOpcode::LOCAL_INV);
+                    window.reclaim()
+                }
+                "deallocated" => window.dealloc().map_err(|(_, errno)| errno).expect("dealloc").pop(),
+                _ => {
+                    drop(window);
+                    pool.take().map(Part::from)
+                }
+            };
+            let block = part.and_then(Part::into_block).expect("it is back");
+            assert_eq!(
+                (block.remote(0).rkey != key, &block[..1], pool.available()),
+                (is_renewed, &[1][..], 0),
+                "{end}"
+            );
         }
-        drop(window);
-        let block = pool.take().expect("it is back");
-        assert_eq!((block.remote(0).rkey != key, &block[..1]), (is_renewed, &[1][..]));
     }
 }
