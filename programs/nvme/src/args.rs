@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use cmid_nvme::controller::{DISCOVERY_NQN, Settings};
 use cmid_nvme::initiator::Options;
+use cmid_nvme::wire::ConnectData;
 
 /// An NVMe over RDMA initiator in user space.
 #[derive(Debug, Parser)]
@@ -26,7 +27,7 @@ pub(crate) enum Command {
         to: Subsystem,
         /// Disconnect after so many seconds
         #[arg(long)]
-        seconds: Option<u64>,
+        seconds: Option<u32>,
     },
     /// Tells what Identify Controller returns
     IdCtrl(Subsystem),
@@ -73,7 +74,7 @@ pub(crate) struct Target {
     #[arg(short = 's', long, default_value_t = 4420)]
     trsvcid: u16,
     /// The NQN of this host; without it that of /etc/nvme/hostnqn, or one made from /etc/machine-id
-    #[arg(short = 'q', long)]
+    #[arg(short = 'q', long, value_parser = nqn)]
     hostnqn: Option<String>,
     /// The number of I/O queues
     #[arg(short = 'i', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
@@ -107,7 +108,7 @@ pub(crate) struct Subsystem {
     #[command(flatten)]
     pub(crate) target: Target,
     /// The NQN of the subsystem
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = nqn)]
     nqn: String,
 }
 
@@ -144,15 +145,26 @@ pub(crate) struct Bench {
     /// The number of commands at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) queue_depth: u16,
-    /// How long
+    /// How long at most
     #[arg(long, default_value_t = 5)]
-    pub(crate) seconds: u64,
+    pub(crate) seconds: u32,
+    /// How many commands at most; without it, as many as there is time for
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    pub(crate) commands: u64,
     /// Copy the data from and to memory that is not registered
     #[arg(long)]
     pub(crate) copy: bool,
     /// Print numbers only: commands a second, p50, p99 and processor time of each in microseconds
     #[arg(long)]
     pub(crate) table: bool,
+}
+
+/// A name that fits into its field: a longer one would be that of another subsystem or host.
+fn nqn(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=ConnectData::NQN_MAX => Ok(text.to_owned()),
+        len => Err(format!("an NQN has 1 to {} bytes, and not {len}", ConnectData::NQN_MAX)),
+    }
 }
 
 impl Target {

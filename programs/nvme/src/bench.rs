@@ -8,6 +8,7 @@ use cmid_nvme::initiator::{On, Ticket};
 use cmid_nvme::wire;
 
 use crate::args::Bench;
+use crate::print;
 use crate::session::Session;
 
 /// The processor time of all threads so far (`/proc/self/task/*/schedstat`, in nanoseconds).
@@ -22,7 +23,7 @@ fn processor_time() -> Duration {
 
 pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()> {
     let id = session.namespace(nsid)?;
-    let Bench { write, io_size, queue_depth, seconds, table, copy: _ } = *bench;
+    let Bench { write, io_size, queue_depth, seconds, mut commands, table, copy: _ } = *bench;
     let blocks = io_size / id.block();
     ensure!(
         blocks > 0 && io_size % id.block() == 0,
@@ -35,15 +36,16 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     );
     let places = id.size / blocks as u64;
     ensure!(places > 0, "the namespace is shorter than --io-size");
-    let (begun, until) = (Instant::now(), Instant::now() + Duration::from_secs(seconds));
+    let (begun, until) = (Instant::now(), Instant::now() + Duration::from_secs(seconds.into()));
     let (processor, mut times) = (processor_time(), Vec::new());
     let mut pending: BTreeMap<Ticket, Instant> = BTreeMap::new();
     // The buffers come back with the ends.
     let mut buffers: Vec<_> = (0..queue_depth).map(|_| session.initiator.buffer(io_size)).collect();
     loop {
-        while pending.len() < usize::from(queue_depth) && Instant::now() < until {
+        while commands > 0 && Instant::now() < until {
             // One for each command that can be outstanding.
             let Some(buffer) = buffers.pop() else { break };
+            commands -= 1;
             let (lba, count) = (fastrand::u64(..places) * blocks as u64, blocks as u16);
             let command =
                 if write { wire::write(nsid, lba, count, buffer) } else { wire::read(nsid, lba, count, buffer) };
@@ -66,13 +68,11 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     let (rate, each) = (count / span.as_secs_f64(), processor.as_secs_f64() * 1e6 / count);
     let (p50, p99) = (at(500), at(990));
     if table {
-        println!("{rate:.0} {} {} {each:.0}", p50.as_micros(), p99.as_micros());
-        return Ok(());
+        return print(format_args!("{rate:.0} {} {} {each:.0}", p50.as_micros(), p99.as_micros()));
     }
-    println!(
+    print(format_args!(
         "{} random {kind} of {io_size} bytes at depth {queue_depth}: {rate:.0} a second, p50 {p50:?}, p99 {p99:?}, \
          {each:.0} us of processor each",
         times.len(),
-    );
-    Ok(())
+    ))
 }

@@ -1,7 +1,7 @@
 //! Reads and writes of any length, in commands of the longest that the controller takes, several at a time.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal as _, Read, Write};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn progress(len: Option<u64>) -> ProgressBar {
 fn blocks_of_command(session: &Session, id: &IdNamespace) -> Result<u64> {
     let blocks = session.initiator.transfer_max() / id.block();
     ensure!(blocks > 0, "a block of {} bytes is longer than --max-transfer", id.block());
-    Ok((blocks as u64).min(1 << 16))
+    Ok((blocks as u64).min(u16::MAX.into()))
 }
 
 /// Reads blocks, and writes them to a file in their order.
@@ -46,8 +46,9 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
     let size = size.unwrap_or(available.saturating_mul(block));
     ensure!(size % block == 0, "--data-size {size} is not a multiple of the block of {block} bytes");
     ensure!(size / block <= available, "there are {available} blocks from {} on", range.start_block);
+    let name = || range.data.as_ref().map_or("standard output".to_owned(), |path| path.display().to_string());
     let mut to: Box<dyn Write> = match &range.data {
-        Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
+        Some(path) => Box::new(File::create(path).with_context(name)?),
         None => Box::new(io::stdout()),
     };
     let (step, bar) = (blocks_of_command(session, &id)?, progress(Some(size)));
@@ -67,11 +68,11 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
         pending.insert(ended.ticket, ended.into_data().context("read")?);
         while let Some(entry) = pending.first_entry().filter(|entry| entry.get().is_some()) {
             let Some(data) = entry.remove() else { continue };
-            to.write_all(&data)?;
+            to.write_all(&data).with_context(name)?;
             bar.inc(data.len() as u64);
         }
     }
-    to.flush()?;
+    to.flush().with_context(name)?;
     bar.finish_and_clear();
     Ok(())
 }
@@ -79,25 +80,33 @@ pub(crate) fn read(session: &mut Session, nsid: u32, range: &Blocks, size: Optio
 /// Writes a file to blocks, and flushes them.
 pub(crate) fn write(session: &mut Session, nsid: u32, range: &Blocks) -> Result<()> {
     let id = session.namespace(nsid)?;
-    let (mut from, len) = source(range.data.as_deref())?;
+    let block = id.block() as u64;
+    // Returns the blocks of so many bytes.
+    let count = |lba: u64, len: u64| {
+        ensure!(len % block == 0, "the data is not a multiple of the block of {block} bytes");
+        ensure!(lba.saturating_add(len / block) <= id.size, "the namespace has only {} blocks", id.size);
+        Ok(len / block)
+    };
+    let name = || range.data.as_ref().map_or("standard input".to_owned(), |path| path.display().to_string());
+    let (mut from, len) = source(range.data.as_deref()).with_context(name)?;
+    // If the length is known, before anything is written.
+    count(range.start_block, len.unwrap_or_default())?;
     let (step, bar) = (blocks_of_command(session, &id)?, progress(len));
     let (mut lba, mut outstanding, mut is_over) = (range.start_block, 0, false);
     while !is_over || outstanding > 0 {
         while !is_over && outstanding < DEPTH {
-            let mut data = session.initiator.buffer(step as usize * id.block());
-            let read = fill(&mut from, &mut data)?;
+            let mut data = session.initiator.buffer((step * block) as usize);
+            let read = fill(&mut from, &mut data).with_context(name)?;
             is_over = read == 0;
             if is_over {
                 break;
             }
             data.truncate(read);
-            ensure!(data.len() % id.block() == 0, "the data is not a multiple of the block of {} bytes", id.block());
-            let count = (data.len() / id.block()) as u64;
-            ensure!(lba.saturating_add(count) <= id.size, "the namespace has only {} blocks", id.size);
-            let Ok(_) = session.initiator.submit(On::Io, wire::write(nsid, lba, count as u16, data)) else {
+            let blocks = count(lba, read as u64)?;
+            let Ok(_) = session.initiator.submit(On::Io, wire::write(nsid, lba, blocks as u16, data)) else {
                 bail!("too many commands wait");
             };
-            (lba, outstanding) = (lba + count, outstanding + 1);
+            (lba, outstanding) = (lba + blocks, outstanding + 1);
         }
         if outstanding > 0 {
             let ended = session.wait()?;
@@ -125,9 +134,10 @@ fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     Ok(len)
 }
 
-fn source(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>)> {
+/// Opens the source, with its length if it is known.
+fn source(path: Option<&Path>) -> io::Result<(Box<dyn Read>, Option<u64>)> {
     let Some(path) = path else { return Ok((Box::new(io::stdin()), None)) };
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    let len = file.metadata().ok().map(|it| it.len());
+    let file = File::open(path)?;
+    let len = file.metadata().ok().filter(Metadata::is_file).map(|it| it.len());
     Ok((Box::new(file), len))
 }

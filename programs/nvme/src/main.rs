@@ -1,20 +1,21 @@
 //! `cmid-nvme`: an NVMe over RDMA initiator. See README.md.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod args;
 mod bench;
 mod copy;
 mod session;
 
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use args::{Arguments, Command, Target};
 use clap::Parser as _;
 use cmid_nvme::initiator::On;
-use cmid_nvme::wire::{self, DiscoveryLog, IdController, LogPage};
+use cmid_nvme::wire::{self, DiscoveryEntry, DiscoveryLog, IdController, LogPage};
 use session::Session;
 
 /// How often the discovery log is read again that changes meanwhile.
@@ -27,10 +28,20 @@ fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cmid-nvme: {error:#}");
+            note(format_args!("cmid-nvme: {error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints lines. An output that is full or closed is an error; `println!` panics then.
+fn print(text: impl Display) -> Result<()> {
+    writeln!(io::stdout(), "{text}").context("standard output")
+}
+
+/// Tells the user something. If that fails, there is nobody to tell.
+fn note(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn run(command: Command) -> Result<()> {
@@ -38,7 +49,7 @@ fn run(command: Command) -> Result<()> {
         Command::Discover(target) => discover(&target),
         Command::Connect { to, seconds } => {
             let mut session = Session::connect(to.options())?;
-            let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+            let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
             while until.is_none_or(|until| Instant::now() < until) {
                 session.turn(Duration::from_millis(500))?;
             }
@@ -48,8 +59,7 @@ fn run(command: Command) -> Result<()> {
         Command::IdCtrl(of) => with(Session::connect(of.options())?, id_ctrl),
         Command::IdNs(of) => with(Session::connect(of.of.options())?, |session| {
             let id = session.namespace(of.namespace_id)?;
-            println!("nsze {}\nncap {}\nnuse {}\nblock {}", id.size, id.capacity, id.used, id.block());
-            Ok(())
+            print(format_args!("nsze {}\nncap {}\nnuse {}\nblock {}", id.size, id.capacity, id.used, id.block()))
         }),
         Command::Read { of, range, data_size } => with(Session::with_buffers(&of, copy::DEPTH)?, |session| {
             copy::read(session, of.namespace_id, &range, data_size)
@@ -77,10 +87,13 @@ fn with(mut session: Session, work: impl FnOnce(&mut Session) -> Result<()>) -> 
 fn id_ctrl(session: &mut Session) -> Result<()> {
     let id = session.run("Identify Controller", On::Admin, wire::identify_controller())?;
     let id = IdController::decode(&id)?;
-    println!("sn {}\nmn {}\nfr {}\ncntlid {}\nmdts {}", id.serial, id.model, id.firmware, id.cntlid, id.mdts);
-    println!("ver {}.{}\nnn {}\nkas {}", id.version >> 16, id.version >> 8 & 0xff, id.namespaces, id.kas);
-    println!("maxcmd {}\nsgls {:#x}\nioccsz {}\nsubnqn {}", id.max_commands, id.sgls, id.capsule / 16, id.subsystem);
-    Ok(())
+    let (major, minor) = (id.version >> 16, id.version >> 8 & 0xff);
+    print(format_args!(
+        "sn {}\nmn {}\nfr {}\ncntlid {}\nmdts {}",
+        id.serial, id.model, id.firmware, id.cntlid, id.mdts
+    ))?;
+    print(format_args!("ver {major}.{minor}\nnn {}\nkas {}\nmaxcmd {}", id.namespaces, id.kas, id.max_commands))?;
+    print(format_args!("sgls {:#x}\nioccsz {}\nsubnqn {}", id.sgls, id.capsule / 16, id.subsystem))
 }
 
 fn discover(target: &Target) -> Result<()> {
@@ -88,7 +101,8 @@ fn discover(target: &Target) -> Result<()> {
         let log = read_log(session)?;
         for entry in log.entries {
             let transport = entry.transport_name();
-            println!("{transport} {} {} {} ({})", entry.address, entry.service, entry.subsystem, entry.kind_name());
+            let DiscoveryEntry { address, service, subsystem, .. } = &entry;
+            print(format_args!("{transport} {address} {service} {subsystem} ({})", entry.kind_name()))?;
         }
         Ok(())
     })

@@ -9,6 +9,7 @@ use cmid_nvme::wire::{self, IdNamespace};
 use mio::{Events, Poll};
 
 use crate::args::Namespace;
+use crate::note;
 
 /// How long a poll waits at most.
 const POLL: Duration = Duration::from_millis(500);
@@ -61,11 +62,11 @@ impl Session {
                     let away = self.initiator.queues_on_reactors();
                     let of_them = if away > 0 { format!(", {away} of them on other reactors") } else { String::new() };
                     let lends = if self.initiator.lends() { "; memory is lent" } else { "" };
-                    eprintln!("connected: {queues} I/O queues{of_them}{lends}");
+                    note(format_args!("connected: {queues} I/O queues{of_them}{lends}"));
                 }
-                Happened::Lost(loss) => eprintln!("lost: {loss}; connects again"),
-                Happened::Event(event) => eprintln!("event: {event}"),
-                Happened::NoBlocks(error) => eprintln!("data is copied: {error}"),
+                Happened::Lost(loss) => note(format_args!("lost: {loss}; connects again")),
+                Happened::Event(event) => note(format_args!("event: {event}")),
+                Happened::NoBlocks(error) => note(format_args!("data is copied: {error}")),
                 Happened::GivenUp { loss, rule: Some(rule) } => bail!("{loss}; {rule}"),
                 Happened::GivenUp { loss, rule: None } => bail!("{loss}"),
             }

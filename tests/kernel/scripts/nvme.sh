@@ -51,6 +51,19 @@ cmp /tmp/other /tmp/back || fail "the reactors have read other bytes"
 refused "invalid parameters: is the NQN right?" timeout 60 "$ours" id-ctrl -a $target -n nqn.2014-08.org.cmid:none
 refused "there are [1]" initiator id-ns --namespace-id 7
 refused "the namespace has only 65536 blocks" initiator write --start-block 65535 --data /tmp/short
+# The length of a file is known before anything is written.
+dd if=/dev/zero bs=1M count=33 2>/dev/null | tr '\0' x >/tmp/long
+refused "the namespace has only 65536 blocks" initiator write --data /tmp/long
+cmp /tmp/data /dev/ram0 -n 4194304 || fail "a write that is refused has written"
+head -c 1000 /tmp/long >/tmp/odd
+refused "not a multiple of the block of 512 bytes" initiator write --data /tmp/odd
+refused "an NQN has 1 to 223 bytes, and not 224" timeout 60 "$ours" id-ctrl -a $target -n "$(head -c 224 /tmp/long)"
+# Outputs that are full or closed are errors. What cannot be told on standard error is not told.
+for command in discover "id-ctrl -n $nqn" "id-ns -n $nqn" "read -n $nqn --data-size 1048576" "bench -n $nqn --seconds 1"; do
+    refused "standard output: No space left on device" sh -c "exec timeout 60 $ours $command -a $target >/dev/full"
+done
+timeout 60 "$ours" read -a $target -n $nqn --data-size 1048576 --data /tmp/back 2>/dev/full || fail "standard error is full"
+cmp /tmp/data /tmp/back -n 1048576 || fail "other bytes were read"
 refused "10.99.0.1:4421" timeout 60 "$ours" id-ctrl -a $target -s 4421 -n $nqn
 
 # Python's initiator reads what this one has written, and the other way round.
