@@ -1,12 +1,16 @@
 //! A loop of the program: one poll, one initiator.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use cmid_mio::verbs::Verbs;
 use cmid_nvme::initiator::{BufferOf, Ended, Happened, Initiator, On, Options};
 use cmid_nvme::wire::{self, IdNamespace};
 use mio::{Events, Poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::args::Namespace;
 use crate::note;
@@ -21,6 +25,9 @@ pub(crate) struct Session {
     poll: Poll,
     events: Events,
     pub(crate) initiator: Initiator<Verbs>,
+    /// Whether a signal is to end the program: with its connections, because the kernel ends those of a program that was killed in
+    /// another order. Soft-RoCE then waits for 50 s for the windows of each QP.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -31,7 +38,13 @@ impl Session {
         let device = Verbs::open().context("no RDMA device: load rdma_ucm and the driver of a device")?;
         let initiator = Initiator::new(device, poll.registry(), 0, options)
             .context("no RDMA device: load rdma_ucm and the driver of a device, and see `rdma link`")?;
-        let mut session = Session { poll, events: Events::with_capacity(256), initiator };
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // The second signal ends the program at once.
+            flag::register_conditional_shutdown(signal, 1, Arc::clone(&interrupted))?;
+            flag::register(signal, Arc::clone(&interrupted))?;
+        }
+        let mut session = Session { poll, events: Events::with_capacity(256), initiator, interrupted };
         while session.initiator.controller().is_none() {
             session.turn(POLL).with_context(|| format!("{addr}"))?;
         }
@@ -50,6 +63,7 @@ impl Session {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             polled => polled?,
         }
+        ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
         for event in &self.events {
             // There are no other sources.
             self.initiator.handle(event);

@@ -91,6 +91,16 @@ echo 1 >$config/subsystems/$nqn/namespaces/1/enable
 ended 0
 told "^event: the namespaces have changed"
 
+echo "--- the initiator is interrupted while the target has its memory"
+for signal in INT TERM; do
+    in_background "$ours" bench -a $target -n $nqn --write --io-size 65536 --seconds 30 --queue-depth 32
+    kill -$signal $process
+    ended 1
+    told "interrupted"
+done
+# The kernel destroys QPs with bound windows.
+if dmesg | grep rxe_pool; then fail "windows were left to the kernel"; fi
+
 echo "--- the initiator is killed, and the next one connects"
 in_background "$ours" bench -a $target -n $nqn --write --io-size 65536 --seconds 20 --queue-depth 32
 kill -9 $process
