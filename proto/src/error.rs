@@ -1,6 +1,7 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
 use alloc::boxed::Box;
+use core::fmt;
 
 use crate::cm_event::CmEvent;
 use crate::datapath::{CreateCall, CreateError, CreateReason};
@@ -83,12 +84,6 @@ impl From<&AckError> for Refused {
     }
 }
 
-impl From<AckError> for Refused {
-    fn from(refused: AckError) -> Self {
-        Refused::from(&refused)
-    }
-}
-
 impl Refused {
     /// Returns the errno that librdmacm or the kernel would return.
     #[must_use]
@@ -107,18 +102,27 @@ impl Refused {
 
 /// The device failed to carry out a permitted request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{call} on {target} while {state}: {errno}{}", Because(*.cause))]
+#[error("{call} on {target}{}: {errno}{}", While(*.target, *.state), Because(*.cause))]
 pub struct Failure {
     /// The name of the request's [`RequestKind`], or of the first device call of the request.
     pub call: &'static str,
     /// The id or channel of the request. If it could not be created, its key is not valid.
     pub target: Target,
-    /// The id's state after the failure; [`State::Idle`] for a channel.
+    /// The id's state after the failure; [`State::Idle`] for a channel, whose text has none.
     pub state: State,
     /// The errno of the call.
     pub errno: Errno,
     /// What causes this errno, if the core knows it.
     pub cause: Option<FailureCause>,
+}
+
+/// The state of an id, as a part of a text; a channel has none.
+struct While(Target, State);
+
+impl fmt::Display for While {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let While(Target::Id(_), state) = self { write!(f, " while {state}") } else { Ok(()) }
+    }
 }
 
 impl Failure {
@@ -242,7 +246,7 @@ impl From<Fault> for Error {
 
 impl From<AckError> for Error {
     fn from(refused: AckError) -> Self {
-        Error::Refused(refused.into())
+        Error::Refused(Refused::from(&refused))
     }
 }
 

@@ -126,7 +126,7 @@ impl<'a> Replay<'a> {
                 // Ack tokens with the same owner and group are interchangeable.
                 let is_it = |ack_token: &AckToken| ack_token.owner() == owner && ack_token.group() == group;
                 let result = match self.ack_tokens.iter().position(is_it) {
-                    Some(at) => core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from),
+                    Some(at) => core.ack(self.ack_tokens.swap_remove(at)).map_err(|refused| Refused::from(&refused)),
                     // The token belongs to another drive.
                     None => Err(Refused::NothingOwed),
                 };

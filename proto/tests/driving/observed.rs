@@ -138,7 +138,10 @@ impl Twin {
             Step::Ack { owner, group, result } => {
                 let is_it = |ack_token: &AckToken| (ack_token.owner(), ack_token.group()) == (owner, group);
                 let at = self.ack_tokens.iter().position(is_it).unwrap();
-                assert_eq!(core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), result);
+                assert_eq!(
+                    core.ack(self.ack_tokens.swap_remove(at)).map_err(|refused| Refused::from(&refused)),
+                    result
+                );
                 "ack"
             }
             Step::Call { call, private_data } => {

@@ -18,7 +18,8 @@ fn a_channel_is_waited_for_from_its_opening_to_its_closing() {
 fn a_channel_that_the_device_does_not_open_is_not_waited_for() {
     let mut drive = driven();
     fails(&mut drive, "create_event_channel", Errno::EMFILE);
-    assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::EMFILE);
+    let error = drive.open_channel(Acks::OnDelivery).unwrap_err();
+    assert_eq!(error.to_string(), "failed: create_event_channel on ch0: EMFILE");
     is_empty(&drive);
 }
 
