@@ -112,6 +112,9 @@ pub(crate) struct Serve {
     /// of a leader
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) election_timeout: u64,
+    /// Ends with the program that has started it
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -18,7 +18,7 @@ const PORTS: [u16; 2] = [7500, 7600];
 /// The number of replicas.
 const MEMBERS: usize = 3;
 
-/// Replicas as processes. Dropping it kills them.
+/// Replicas as processes. Dropping it kills them, and so does the end of this process.
 #[derive(Debug)]
 pub(crate) struct Processes {
     transport: Transport,
@@ -50,7 +50,7 @@ impl Processes {
 
     fn start_replica(&mut self, id: ReplicaId) -> Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("serve").args(["--id", &id.to_string()]);
+        command.args(["serve", "--with-parent", "--id", &id.to_string()]);
         for replica in 0..MEMBERS {
             let addr = SocketAddr::new(self.address, PORTS[0] + replica as u16);
             command.args(["--replica", &addr.to_string()]);

@@ -10,10 +10,14 @@ use mio::{Registry, Waker};
 use replog::links::Polled;
 use replog::replica::{Change, Options, Replica};
 use replog::tcp::Tcp;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::args::{Serve, Transport};
 
 pub(crate) fn run(serve: &Serve) -> Result<()> {
+    if serve.with_parent {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+    }
     let members = serve.replica.len();
     ensure!(serve.id < members, "--id {} needs an address: give --replica {} times", serve.id, serve.id + 1);
     ensure!(members <= 64, "{members} replicas are too many: give at most 64");
