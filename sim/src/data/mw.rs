@@ -99,7 +99,16 @@ impl MemoryWindow for Mw {
         match deallocated {
             Ok(()) => {
                 self.over = true;
-                Ok(mem::take(&mut self.parts).into_iter().map(|(_, part)| loaded_part(part)).collect())
+                // What cannot be settled now goes as if the window were dropped.
+                let mut own = Vec::new();
+                for mut lent in mem::take(&mut self.parts) {
+                    if lent.settle(&self.pd) {
+                        own.push(loaded_part(lent.part));
+                    } else {
+                        self.parts.push(lent);
+                    }
+                }
+                Ok(own)
             }
             Err(errno) => Err((self, errno)),
         }

@@ -124,7 +124,7 @@ fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
                 assert_eq!(s.send_cq.poll(&mut [Completion::default()]), Ok(1));
                 drop(window.reclaim().unwrap());
             }
-            "deallocated" => window.dealloc().unwrap(),
+            "deallocated" => drop(window.dealloc().unwrap()),
             _ => drop(window),
         }
         let block = pool.take().unwrap();
