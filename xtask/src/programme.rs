@@ -252,7 +252,7 @@ const SLOW: &[Step] = &[
     step("NVMe: faults, 6.1", 120, vm(V6_1, Own, 300, NVME_FAULTS)),
     step("NVMe: faults on soft-iWARP", 120, siw(V6_12, Own, 300, NVME_FAULTS)),
     step("NVMe: beside fio on the kernel's initiator", 120, vm(V6_12, Own, 400, NVME_BENCH)),
-    step("NVMe: instructions beside fio on the kernel's initiator", 400, Work::Vm(Vm { counted_clock: true, ..Vm::new(V6_12, Own, 900, &["ours=@cmid-nvme report=%nvme-reports/count.txt sh nvmet+nvme-count"]) })),
+    step("NVMe: instructions beside fio on the kernel's initiator", 800, Work::Vm(Vm { counted_clock: true, ..Vm::new(V6_12, Own, 2400, &["ours=@cmid-nvme report=%nvme-reports/count.txt sh nvmet+nvme-count"]) })),
     step("NVMe: interoperation, 6.1", 80, nvme(Kernel::V6_1, Transport::Rxe)),
     step("NVMe: interoperation on soft-iWARP", 80, nvme(Kernel::V6_12, Transport::Siw)),
     step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),
