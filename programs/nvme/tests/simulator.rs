@@ -326,6 +326,20 @@ fn a_reactor_that_panics_loses_its_queues_and_no_command() {
 }
 
 #[test]
+fn a_reactor_that_panics_when_it_has_no_queues_serves_the_next_ones() {
+    let mut world = World::live(2, |options| options.reactors = 2);
+    for round in 0..100 {
+        // All connections end at once: the event may be fetched after the queue has ended.
+        let target = world.target.as_mut().expect("a target");
+        world.panics.store(FETCH, Ordering::Relaxed);
+        (0..3).for_each(|_| target.cut(0));
+        let write = wire::write(1, 0, 1, vec![round; BLOCK]);
+        world.run(On::Io, write).result.expect("a write");
+        world.turn_until(|world| world.initiator.controller().is_some());
+    }
+}
+
+#[test]
 fn a_status_that_is_not_final_is_tried_again_and_a_final_one_not() {
     let mut world = World::live(1, |_| {});
     world.disk.status = 6;

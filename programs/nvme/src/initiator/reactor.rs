@@ -176,8 +176,9 @@ impl<D: DataPath> Serving<D> {
         std::mem::take(&mut self.over).into_iter().for_each(|over| self.tell(News::Over(qid, over)));
     }
 
+    /// Tells that the queues are lost. Without queues there is nothing to lose, and no end would follow.
     fn lose(&mut self, loss: Loss) {
-        if !std::mem::replace(&mut self.is_lost, true) {
+        if !self.lanes.is_empty() && !std::mem::replace(&mut self.is_lost, true) {
             self.tell(News::Lost(loss));
         }
     }
