@@ -160,9 +160,9 @@
 //! its link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
 //! is added ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails
-//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a memory call fails
-//! ([`fail_next_registration`](Host::fail_next_registration),
-//! [`fail_next_deregistration`](Host::fail_next_deregistration),
+//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a resource is exhausted
+//! ([`fail_next_creation`](Host::fail_next_creation)), a memory call fails
+//! ([`fail_next_deregistration`](Host::fail_next_deregistration),
 //! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages), a provider refuses a post that is
 //! in its queue ([`fail_next_doorbell`](Host::fail_next_doorbell)). Completions of an iWARP host
 //! ([`Fabric::host_with`]) have the order of soft-iWARP: a write does not wait for the reads before it. Dropping a device simulates
@@ -232,7 +232,7 @@ pub use data::bytes::{Slice, SliceMut};
 pub use data::comp_channel::CompChannel;
 pub use data::cq::Cq;
 pub use data::device::Nic;
-pub use data::fault::{Left, ReregFault};
+pub use data::fault::{Left, ReregFault, Resource};
 pub use data::mr::{Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
@@ -243,7 +243,8 @@ pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;
 pub use fabric::device::{SimDevice, SimHandle};
 pub use fabric::host::Host;
-pub use fabric::rules::{Guard, Kind, Latency, Rule, RuleKind};
+pub use fabric::latency::Latency;
+pub use fabric::rules::{Guard, Kind, Rule, RuleKind};
 pub use worlds::{
     Coverage, Covering, Disk, Failure, Fault, Node, Program, Report, Task, Turn, World, check, check_with, find,
     find_with, turn,

@@ -4,6 +4,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{AhAttr, Completion, CreateReason, GRH_LEN, GlobalRoute, MemoryRegion};
 
 use crate::data::datagram::route_back;
+use crate::data::fault::Resource;
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
 use crate::fabric::Fabric;
@@ -33,6 +34,7 @@ impl Ah {
         let used = pd.acquire()?;
         pd.fabric.with(|world| {
             world.address_at(host, route.sgid_index).ok_or(Errno::EINVAL)?;
+            world.grant(host, Resource::Ah)?;
             world.memory.count_user(host, used.no)
         })?;
         Ok(Ah { fabric: pd.fabric.clone(), pd: used, route })

@@ -11,6 +11,7 @@ use crate::data::async_events::AsyncEvents;
 use crate::data::blocks::Piece;
 use crate::data::comp_channel::CompChannel;
 use crate::data::cq::Cq;
+use crate::data::fault::Resource;
 use crate::data::maxima::COMP_VECTORS;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
@@ -45,7 +46,10 @@ impl Nic {
         if let Some(reason) = self.fabric.with(|world| world.maxima(self.device.host)).cq(depth, vector) {
             return Err(reason);
         }
-        let no = self.on_device(|world| Ok(world.queues.add_cq(depth, notices.clone())))?;
+        let no = self.on_device(|world| {
+            world.grant(self.device.host, Resource::Cq)?;
+            Ok(world.queues.add_cq(depth, notices.clone()))
+        })?;
         Ok(Cq { fabric: self.fabric.clone(), device: self.device, no, notices })
     }
 }
@@ -125,7 +129,8 @@ impl DataPath for SimDevice {
     }
 
     fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, CreateError> {
-        let made = nic.on_device(|_| Ok(())).and_then(|()| CompChannel::create(&nic.fabric, nic.device));
+        let granted = nic.on_device(|world| world.grant(nic.device.host, Resource::CompChannel));
+        let made = granted.and_then(|()| CompChannel::create(&nic.fabric, nic.device));
         made.map_err(CreateCall::CreateCompChannel.failed())
     }
 
@@ -240,6 +245,7 @@ impl SimDevice {
             if space == PortSpace::Ipoib {
                 return Err(Errno::ENODEV.into());
             }
+            world.grant(host, Resource::Qp)?;
             world.add_qp(no, host, pair)
         });
         let no = made.map_err(CreateCall::CreateQp.failed())?;

@@ -1,8 +1,41 @@
-//! Injectable faults of memory calls and posts.
+//! Injectable faults of creations, memory calls and posts.
 
 use std::collections::VecDeque;
 
 use cmid_proto::Errno;
+
+/// What a program creates and a host may have no more of, for [`Host::fail_next_creation`](crate::Host::fail_next_creation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// An event channel.
+    Channel,
+    /// An id; not that of a connection request, which the kernel makes.
+    Id,
+    /// A protection domain.
+    Pd,
+    /// A registration of memory.
+    Mr,
+    /// A memory window.
+    Mw,
+    /// A completion channel.
+    CompChannel,
+    /// A completion queue.
+    Cq,
+    /// A shared receive queue.
+    Srq,
+    /// A queue pair.
+    Qp,
+    /// An address handle.
+    Ah,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Resource; 10] = {
+        use Resource::{Ah, Channel, CompChannel, Cq, Id, Mr, Mw, Pd, Qp, Srq};
+        [Channel, Id, Pd, Mr, Mw, CompChannel, Cq, Srq, Qp, Ah]
+    };
+}
 
 /// The registration that a driver leaves when it fails in the middle of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,13 +90,19 @@ pub enum ReregFault {
 /// The faults that are not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryFaults {
-    pub(crate) register: VecDeque<Errno>,
+    pub(crate) creations: Vec<(Resource, Errno)>,
     pub(crate) deregister: VecDeque<Errno>,
     pub(crate) reregister: VecDeque<ReregFault>,
     pub(crate) doorbell: VecDeque<Errno>,
 }
 
 impl MemoryFaults {
+    /// Takes the next fault of the creation of a resource.
+    pub(crate) fn take_creation(&mut self, what: Resource) -> Result<(), Errno> {
+        let at = self.creations.iter().position(|(resource, _)| *resource == what);
+        at.map_or(Ok(()), |at| Err(self.creations.remove(at).1))
+    }
+
     /// Takes the next fault of a re-registration if `wanted` accepts it.
     pub(crate) fn take_reregister<T>(&mut self, wanted: impl FnOnce(ReregFault) -> Option<T>) -> Option<T> {
         let found = wanted(*self.reregister.front()?)?;

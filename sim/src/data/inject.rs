@@ -1,16 +1,18 @@
-//! Fault injection into memory calls and posts of a host.
+//! Fault injection into creations, memory calls and posts of a host.
 
 use cmid_proto::Errno;
 
-use crate::data::fault::ReregFault;
+use crate::data::fault::{ReregFault, Resource};
 use crate::fabric::host::Host;
+use crate::fabric::world::World;
+use crate::index::HostNo;
 use crate::kernel::host::HostState;
 
 impl Host {
-    /// Makes the next `ibv_reg_mr` on this host fail in the provider with this errno. Faults queue: each call uses
-    /// one.
-    pub fn fail_next_registration(&self, errno: Errno) {
-        self.with_state(|host| host.faults.register.push_back(errno));
+    /// Makes the next creation of such a resource on this host fail with this errno, in the kernel or the provider: what
+    /// the library refuses before does not count. Faults queue: each creation uses one of its kind.
+    pub fn fail_next_creation(&self, of: Resource, errno: Errno) {
+        self.with_state(|host| host.faults.creations.push((of, errno)));
     }
 
     /// Makes the next `ibv_dereg_mr` on this host fail with this errno and change nothing. Faults queue: each call
@@ -36,5 +38,12 @@ impl Host {
 
     fn with_state(&self, action: impl FnOnce(&mut HostState)) {
         self.fabric.with(|world| world.hosts.get_mut(self.no.0).map(action));
+    }
+}
+
+impl World {
+    /// Whether a host has one more of such a resource.
+    pub(crate) fn grant(&mut self, host: HostNo, what: Resource) -> Result<(), Errno> {
+        self.hosts.get_mut(host.0).map_or(Ok(()), |host| host.faults.take_creation(what))
     }
 }

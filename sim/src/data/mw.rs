@@ -12,6 +12,7 @@ use cmid_proto::memory::{self, Pd as _};
 
 use crate::data::action::{Action, Command, Local};
 use crate::data::blocks::{self, Piece, loaded_part};
+use crate::data::fault::Resource;
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::qp::Qp;
@@ -64,7 +65,10 @@ impl Mw {
         let fabric = pd.fabric.clone();
         fabric.shared().sweep();
         let pd = pd.acquire()?;
-        let (no, rkey) = fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
+        let (no, rkey) = fabric.with(|world| {
+            world.grant(pd.device.host, Resource::Mw)?;
+            world.ibv_alloc_mw(pd.device, pd.no)
+        })?;
         Ok(Mw { fabric, no, rkey, pd, over: false, parts: Vec::new(), requests: Vec::new() })
     }
 }

@@ -6,6 +6,7 @@ use cmid_proto::Errno;
 use cmid_proto::memory::{self, Bindings, Domain, MemoryError, MemoryRefused};
 
 use crate::data::domains::Held;
+use crate::data::fault::Resource;
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::fabric::world::World;
@@ -15,7 +16,7 @@ impl World {
     /// Allocates a domain with one handle.
     pub(crate) fn alloc_pd(&mut self, device: DeviceNo) -> Result<PdNo, Errno> {
         let mut domain = Domain::alloc();
-        let allocated = self.ibv_alloc_pd(device);
+        let allocated = self.grant(device.host, Resource::Pd).and_then(|()| self.ibv_alloc_pd(device));
         // Cannot fail: the outcome matches the call.
         let _: Result<(), _> = domain.handle_outcome(allocated.map(|_| ()));
         let no = allocated?;

@@ -4,7 +4,7 @@
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Code, Keys, Reply};
 
-use crate::data::fault::ReregFault;
+use crate::data::fault::{ReregFault, Resource};
 use crate::data::library::{IbvMr, Request};
 use crate::data::space::Stretch;
 use crate::fabric::config::Rereg;
@@ -179,10 +179,8 @@ impl World {
         access: Access,
     ) -> Result<(MrHandle, Keys), Errno> {
         self.command(device)?;
-        match self.faults(device).and_then(|faults| faults.register.pop_front()) {
-            Some(errno) => Err(errno),
-            None => self.memory.reg_mr(&self.config, device.host, pd, range, access),
-        }
+        self.grant(device.host, Resource::Mr)?;
+        self.memory.reg_mr(&self.config, device.host, pd, range, access)
     }
 
     /// The provider's operation, and the library's handling of its failure.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource, CreateReason, PostReason, SrqCaps};
 
+use crate::data::fault::Resource;
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
 use crate::data::work::Stopped;
@@ -17,6 +18,7 @@ impl World {
         if let Some(reason) = self.maxima(device.host).srq(caps) {
             return Err(reason);
         }
+        self.grant(device.host, Resource::Srq)?;
         self.acquire_pd(pd)?;
         self.memory.count_user(device.host, pd).inspect_err(|_| self.release_pd(pd))?;
         let srqs = &mut self.queues.srqs;

@@ -9,6 +9,7 @@ use cmid_proto::datapath::DataPath;
 use cmid_proto::key_table::KeyTable;
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
+use crate::data::fault::Resource;
 use crate::fabric::Fabric;
 use crate::fabric::host::Host;
 use crate::fabric::world::World;
@@ -101,6 +102,7 @@ impl SimDevice {
             if !seen && !world.hosts.get(self.host.no.0).is_some_and(HostState::has_device) {
                 return Err(Errno::ENODEV);
             }
+            world.grant(self.host.no, Resource::Channel)?;
             let file = world.open_file()?;
             let signal = world.files.get(&file).ok_or(Errno::EBADF)?.waker();
             Ok(Channel { file, signal })
@@ -119,6 +121,7 @@ impl SimDevice {
         self.ids.reserve(key)?;
         let file = self.file(on, Errno::EBADF)?;
         let no = self.host.fabric.with(|world| {
+            world.grant(self.host.no, Resource::Id)?;
             let no = world.create_id(self.host.no, file, port_space)?;
             world.id(no)?.key = Some(key);
             Ok::<_, Errno>(no)

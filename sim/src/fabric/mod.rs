@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod counters;
 pub(crate) mod device;
 pub(crate) mod host;
+pub(crate) mod latency;
 pub(crate) mod log;
 pub(crate) mod rng;
 pub(crate) mod rules;

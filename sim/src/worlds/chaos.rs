@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, Time};
 
+use crate::data::fault::Resource;
+use crate::fabric::latency::Latency;
 use crate::fabric::rng::Rng;
-use crate::fabric::rules::{Guard, Latency, Rule};
+use crate::fabric::rules::{Guard, Rule};
 use crate::worlds::{Act, World, coverage};
 
 /// A kind of fault. [`World::chaos`] draws where it happens, when, and for how long from the seed; [`World::fault`] is told.
@@ -32,7 +34,7 @@ pub enum Fault {
     Duplicates,
     /// The RDMA device of a host is removed, and one is added.
     DeviceRemoval,
-    /// The next registration of memory on a host fails with `ENOMEM`.
+    /// The next creation of one kind of [`Resource`] on a host fails with `ENOMEM`.
     OutOfMemory,
     /// The link address of a host changes.
     LinkAddrChange,
@@ -92,7 +94,7 @@ impl fmt::Display for Planned {
             Fault::Delay => format!("delay between {at} and {other}"),
             Fault::Duplicates => format!("duplicates between {at} and {other}"),
             Fault::DeviceRemoval => format!("device removal of {at}"),
-            Fault::OutOfMemory => format!("no memory to register on {at}"),
+            Fault::OutOfMemory => format!("no memory for the next {:?} on {at}", self.resource()),
             Fault::LinkAddrChange => format!("changed link address of {at}"),
             Fault::FailOver => format!("failover of the bond of {at}"),
             Fault::ClockJump => format!("clock jump of {at}"),
@@ -102,6 +104,10 @@ impl fmt::Display for Planned {
 }
 
 impl Planned {
+    fn resource(&self) -> Resource {
+        Resource::ALL[(self.number % Resource::ALL.len() as u64) as usize]
+    }
+
     fn loss_percent(&self) -> u64 {
         5 + self.number % 91
     }
@@ -180,7 +186,7 @@ impl World {
 
     pub(super) fn begin(&mut self, no: usize) {
         let Some(planned) = self.plan.get(no) else { return };
-        let rule = planned.rule(self);
+        let (rule, resource) = (planned.rule(self), planned.resource());
         let (fault, end, at, number) = (planned.fault, planned.end, planned.at, planned.number);
         let text = planned.to_string();
         let Some(seat) = self.seats.get_mut(at) else { return };
@@ -192,7 +198,7 @@ impl World {
             Fault::PowerLoss => seat.lose_power(),
             Fault::Pause => seat.pause(end),
             Fault::DeviceRemoval => host.remove_device(),
-            Fault::OutOfMemory => host.fail_next_registration(Errno::ENOMEM),
+            Fault::OutOfMemory => host.fail_next_creation(resource, Errno::ENOMEM),
             Fault::LinkAddrChange => host.change_link_addr(),
             Fault::FailOver => host.fail_over(),
             Fault::ClockJump => {

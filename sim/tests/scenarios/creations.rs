@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain,
-    SharedReceiveQueue as _, SrqCaps,
+    Access, AhAttr, Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, GlobalRoute, OfDevice,
+    ProtectionDomain, SharedReceiveQueue as _, SrqCaps,
 };
 use cmid_proto::memory::MemoryReason;
-use cmid_proto::{Errno, IdKey, Transport};
-use cmid_sim::{Config, Cq, Fabric, Pd};
+use cmid_proto::{Call, ChannelKey, Device as _, Errno, IdKey, PortSpace, Transport};
+use cmid_sim::{Config, Cq, Fabric, Pd, Resource, SimDevice};
 
 use crate::common::{Env, Side, ip};
 
@@ -141,4 +141,47 @@ fn the_other_reasons_of_a_qp_are_named() {
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::HasQp));
     let made = gone.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop);
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(MemoryReason::Gone)));
+}
+
+/// Creates a resource on the device of an id.
+fn create(device: &mut SimDevice, (channel, id): (ChannelKey, IdKey), pd: &Pd, of: Resource) -> Result<(), Errno> {
+    let errno = |error: CreateError| error.errno();
+    let grh = Some(GlobalRoute::default());
+    match of {
+        Resource::Channel => device.call(&Call::OpenChannel { channel: ChannelKey::from_parts(0, 9, 1).unwrap() }, &[]),
+        Resource::Id => {
+            let id = IdKey::from_parts(0, 9, 1).unwrap();
+            device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])
+        }
+        Resource::Pd => device.alloc_pd(id).map(drop).map_err(errno),
+        Resource::Mr => pd.register(vec![0; 8], Access::empty()).map(drop).map_err(|(_, error)| error.errno()),
+        Resource::Mw => pd.alloc_mw().map(drop).map_err(errno),
+        Resource::CompChannel => {
+            let nic = device.device_of(id).map_err(errno)?;
+            device.create_comp_channel(&nic).map(drop).map_err(errno)
+        }
+        Resource::Cq => device.create_cq(id, 8).map(drop).map_err(errno),
+        Resource::Srq => pd.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop).map_err(errno),
+        Resource::Qp => {
+            let cq = device.create_cq(id, 64).map_err(errno)?;
+            device.create_qp(Attaching::bare(id), pd, &cq, &cq, Caps::default()).map(drop).map_err(errno)
+        }
+        Resource::Ah => pd.create_ah(&AhAttr { grh, port_num: 1, ..AhAttr::default() }).map(drop).map_err(errno),
+    }
+}
+
+#[test]
+fn each_resource_may_be_exhausted_for_one_creation_which_leaves_nothing_behind() {
+    for of in Resource::ALL {
+        let host = Fabric::new(Config::default()).host(&[ip("10.0.0.1")]);
+        let mut side = Side::new(&host);
+        let channel = side.channel();
+        let id = side.id(channel);
+        side.bind(id, "10.0.0.1:0").unwrap();
+        let pd = side.device.alloc_pd(id).unwrap();
+        host.fail_next_creation(of, Errno::ENOMEM);
+        assert_eq!(create(&mut side.device, (channel, id), &pd, of), Err(Errno::ENOMEM), "{of:?}");
+        assert_eq!(pd.users(), 0, "{of:?}");
+        assert_eq!(create(&mut side.device, (channel, id), &pd, of), Ok(()), "{of:?}");
+    }
 }

@@ -1,11 +1,13 @@
 //! Datagrams between QPs.
 
+use std::time::Duration;
+
 use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::{Datagram, Errno, IdKey, PortSpace};
-use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Mr, To, WcStatus};
+use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Latency, Mr, Rule, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, ip, why};
 
@@ -87,6 +89,20 @@ fn a_datagram_goes_and_an_answer_comes_back() {
     talk.env.fabric.advance_by(SECOND);
     let got = one(&mut talk.client.recv_cq).unwrap();
     assert_eq!((got.wr_id, got.byte_len, got.src_qp), (8, GRH_LEN as u32 + 4, talk.server.qp.num()));
+}
+
+#[test]
+fn datagrams_that_a_rule_delays_overtake_each_other() {
+    let mut talk = Talk::new();
+    let Datagram { qp_num, qkey, .. } = talk.found;
+    let _slow = talk.env.fabric.rule(Rule::delay(Latency::Uniform(Duration::ZERO, Duration::from_millis(1))));
+    (0..10).for_each(|_| talk.server.qp.post_recv(7, talk.there.sge(0..100)).unwrap());
+    (1..=10).for_each(|len| talk.send(len, qp_num, qkey).unwrap());
+    talk.env.fabric.advance_by(SECOND);
+    let mut arrived = [Completion::default(); 11];
+    assert_eq!(talk.server.recv_cq.poll(&mut arrived), Ok(10));
+    let lens: Vec<_> = arrived[..10].iter().map(|done| done.byte_len - GRH_LEN as u32).collect();
+    assert!(!lens.is_sorted() && lens.iter().sum::<u32>() == 55, "{lens:?}");
 }
 
 #[test]

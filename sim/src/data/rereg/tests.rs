@@ -148,7 +148,7 @@ fn a_provider_without_the_operation_is_a_failed_command() {
 #[test]
 fn a_failed_registration_takes_its_advice_back() {
     let mut fixture = MemoryFixture::new(with_fork());
-    fixture.world.hosts[0].faults.register.push_back(Errno::ENOMEM);
+    fixture.world.hosts[0].faults.creations.push((Resource::Mr, Errno::ENOMEM));
     assert_eq!(fixture.world.ibv_reg_mr(DEVICE, fixture.pd, fixture.new, RW), Err(Errno::ENOMEM));
     fixture.has(fixture.old, [true, false]);
     // On-demand memory is not excluded from forked children.

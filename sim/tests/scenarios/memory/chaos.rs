@@ -2,7 +2,7 @@
 //! is freed while the device uses it.
 
 use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_sim::{Change, Completion, Left, Mw, Remote, ReregFault};
+use cmid_sim::{Change, Completion, Left, Mw, Remote, ReregFault, Resource};
 
 use super::*;
 use crate::common::{Equipment, Pair};
@@ -140,7 +140,7 @@ impl Chaos {
             _ => self.dice.of(&[Left::Old, Left::New, Left::Neither]),
         };
         match self.dice.roll(10) {
-            0 => host.fail_next_registration(Errno::EAGAIN),
+            0 => host.fail_next_creation(Resource::Mr, Errno::EAGAIN),
             8 | 9 => host.fail_next_doorbell(errno),
             1 => host.fail_next_deregistration(Errno::EBUSY),
             2 => host.fail_next_deregistration(errno),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use cmid_proto::{Errno, Transport};
-use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
+use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, Resource, SimDevice};
 
 use super::Devices;
 use super::network::{fresh, net};
@@ -172,7 +172,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
     fn fail_next(&self, fault: MemoryFault) -> Check {
         let rereg = match fault {
             MemoryFault::Register(errno) => {
-                self.host.fail_next_registration(errno);
+                self.host.fail_next_creation(Resource::Mr, errno);
                 return Ok(());
             }
             MemoryFault::Deregister(errno) => {
