@@ -72,9 +72,11 @@ impl Core {
             // After a failure the number of untaken requests does not limit reads of the channel.
             channel.listener = outcome.is_ok().then_some(key);
         }
+        if outcome.is_ok() {
+            self.set_state(key, State::Listening);
+        }
         self.unpark();
         outcome.map_err(|errno| self.failure(key, RequestKind::Listen.name(), errno))?;
-        self.set_state(key, State::Listening);
         done()
     }
 
