@@ -40,6 +40,7 @@
 //! | future of [`Channel::recv`], [`Channel::send`] | none; a message is sent whole or not at all |
 //! | future of [`Channel::finish`], [`Channel::close`] | this side has finished; the next call waits on |
 //! | [`Connection`], [`Channel`] | ends the connection |
+//! | future of [`ByteListener::accept`] | none; the next call returns the stream |
 //! | [`Message`] | its memory is received into again |
 //! | [`Incoming`], [`Listener`] | rejects the peers that are not answered |
 //!
@@ -101,7 +102,7 @@ mod sim_runtime;
 mod sim_time;
 mod watch;
 
-pub use channel::{ByteStream, Channel, Message};
+pub use channel::{ByteListener, ByteStream, Channel, Message};
 pub use cmid_io_common::ListenOptions;
 pub use cmid_proto as proto;
 pub use cmid_proto::handshake::Options;
@@ -120,6 +121,6 @@ pub use sim_runtime::SimRuntime;
 pub use sim_time::advance_with_clock;
 
 /// The examples of README.md compile and run.
-#[cfg(all(doctest, feature = "sim"))]
+#[cfg(all(doctest, feature = "sim", feature = "axum"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

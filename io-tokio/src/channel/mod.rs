@@ -1,5 +1,6 @@
 //! Messages over a connection.
 
+mod byte_listener;
 mod bytes;
 mod large;
 mod message;
@@ -24,6 +25,7 @@ use tokio::time::timeout;
 
 use crate::connection::Connection;
 use crate::watch::in_runtime;
+pub use byte_listener::ByteListener;
 pub use bytes::ByteStream;
 use large::Reading;
 pub use message::Message;

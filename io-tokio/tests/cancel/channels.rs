@@ -2,7 +2,7 @@
 
 use std::io;
 
-use cmid_tokio::{ByteStream, Channel, Options};
+use cmid_tokio::{ByteListener, ByteStream, Channel, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::common::channels::{CONFIG, CREDITS, channels};
@@ -37,6 +37,30 @@ fn a_channel_whose_connect_or_accept_is_dropped_releases_everything() {
         };
         let (end, message) = ends(async { tokio::join!(connect_again, accept_again) }).await;
         assert_eq!((end, &message[..]), (io::ErrorKind::UnexpectedEof, &b"x"[..]));
+        is_ready
+    });
+}
+
+#[test]
+fn an_accept_of_a_listener_of_bytes_that_is_dropped_takes_no_stream() {
+    with_each_number_of_polls(4, async |world, polls| {
+        let mut listener = ByteListener::new(world.listener(), CONFIG, Options::default());
+        let device = world.client.device();
+        let client = tokio::spawn(async move {
+            let mut stream = ByteStream::new(Channel::connect(device, server(), CONFIG, &Options::default()).await?);
+            stream.write_all(b"x").await?;
+            stream.read_u8().await
+        });
+        let first = polled(&world.fabric, polls, listener.accept()).await;
+        let is_ready = first.is_some();
+        goes_on(&world);
+        let (mut stream, _peer) = match first {
+            Some(first) => first.unwrap(),
+            None => ends(listener.accept()).await.unwrap(),
+        };
+        assert_eq!(ends(stream.read_u8()).await.unwrap(), b'x');
+        ends(stream.write_all(b"y")).await.unwrap();
+        assert_eq!(ends(client).await.unwrap().unwrap(), b'y');
         is_ready
     });
 }
