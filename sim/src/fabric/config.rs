@@ -148,8 +148,8 @@ pub struct Config {
     /// that begins meanwhile (four times [`Config::latency`]), as soft-RoCE may on several CPUs (`check_rkey`, `write_data_in`). A deregistration waits for the copy, and the end of the QP. An
     /// invalidation, the deallocation of a window and a re-registration in place do not. Otherwise it is copied at once.
     pub copies_late: bool,
-    /// Selects the time waits that are due in the same tick of the kernel's timer wheel as the previous one. Bit n
-    /// applies to the time wait that begins when
+    /// Selects the time waits, and on iWARP the waits for an answer, that are due in the same tick of the kernel's timer
+    /// wheel as the previous one. Bit n applies to the time wait that begins when
     /// [`Counters::time_waits_in_turn`](crate::Counters::time_waits_in_turn) is n. The time waits of a tick end
     /// newest first: `enqueue_timer` adds a timer at the head of its bucket, and `expire_timers` takes the first one
     /// (`kernel/time/timer.c`). A tick is 32 ms long for timers of 512 ms, 256 ms for those of 2 s (250 Hz,

@@ -37,8 +37,8 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) timers: Timers<Due>,
-    /// The newest time wait of each length.
-    pub(crate) last_time_wait: BTreeMap<Duration, TimerKey>,
+    /// The newest timer of a connection of each length.
+    pub(crate) last_of_span: BTreeMap<Duration, TimerKey>,
     pub(crate) rules: Rules,
     /// What has happened, if somebody reads it.
     pub(crate) log: Option<Log>,
@@ -73,7 +73,7 @@ impl World {
             config,
             counters: Counters::default(),
             timers: Timers::default(),
-            last_time_wait: BTreeMap::new(),
+            last_of_span: BTreeMap::new(),
             hosts: Vec::new(),
             files: BTreeMap::new(),
             ids: Table::default(),

@@ -94,18 +94,17 @@ impl World {
     pub(crate) fn enter_time_wait(&mut self, no: IdNo) {
         self.forget_remote(no);
         let Some(span) = self.conn(no).map(|conn| conn.life_time.time_wait()) else { return };
-        let timer = self.arm_time_wait(no, span);
+        let timer = self.arm_of_span(span, Due::TimeWaitOver { id: no });
         if let Some(conn) = self.conn(no) {
             conn.state = IbState::Timewait;
             conn.time_wait = Some(timer);
         }
     }
 
-    /// Arms the end of a time wait. Time waits in one tick of the kernel's timer wheel end newest first
+    /// Arms a timer of a connection. Those in one tick of the kernel's timer wheel end newest first
     /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
-    fn arm_time_wait(&mut self, no: IdNo, span: Duration) -> TimerKey {
-        let over = Due::TimeWaitOver { id: no };
-        let before = self.last_time_wait.get(&span).copied().filter(|&timer| timer.due() > self.now);
+    pub(crate) fn arm_of_span(&mut self, span: Duration, over: Due) -> TimerKey {
+        let before = self.last_of_span.get(&span).copied().filter(|&timer| timer.due() > self.now);
         let timer = match before {
             Some(before) => {
                 let chance = self.counters.time_waits_in_turn;
@@ -119,7 +118,7 @@ impl World {
             }
             None => self.timers.arm(self.now.after(span), over),
         };
-        self.last_time_wait.insert(span, timer);
+        self.last_of_span.insert(span, timer);
         timer
     }
 

@@ -108,7 +108,7 @@ impl World {
         if !to_itself {
             self.listener(at, (port_space, dst.port()), dst.ip()).map_err(|_| REFUSED)?;
         }
-        let timer = self.timers.arm(self.now.after(ANSWER_TIMEOUT), Due::Unanswered { id: no });
+        let timer = self.arm_of_span(ANSWER_TIMEOUT, Due::Unanswered { id: no });
         let id = self.id(no)?;
         id.state = CmState::Connect;
         let state = IwState::ConnSent;

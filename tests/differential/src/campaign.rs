@@ -200,8 +200,8 @@ fn decide(
                 outcome.agreed += 1;
                 outcome.coverage.add(program, &run);
             }
-            Verdict::TooSlow if slow + 1 >= ATTEMPTS => outcome.undecided.push(program.seed),
-            Verdict::TooSlow => {
+            Verdict::TooSlow(_) if slow + 1 >= ATTEMPTS => outcome.undecided.push(program.seed),
+            Verdict::TooSlow(_) => {
                 outcome.repeated += 1;
                 again.push((program.clone(), slow + 1));
             }

@@ -25,8 +25,9 @@ pub const NOT_COMPARED: &[Difference] = &[
     },
     Difference {
         what: "times",
-        reason: "the machine is emulated; a run in which a timer could have run out at another step than the simulator's is run \
-              again, with fewer others beside it, and counts as undecided if that does not help",
+        reason: "the machine is emulated; a run in which a timer could have run out at another step than the simulator's is also \
+              compared with the simulator's in which the timers end after any other step. If none agrees, it is run again, with \
+              fewer others beside it, and counts as undecided if that does not help",
     },
     Difference { what: "ephemeral ports", reason: "the kernel's choice is random; that there is one is compared" },
     Difference {

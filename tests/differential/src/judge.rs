@@ -13,6 +13,9 @@ use crate::trace::Trace;
 /// How much earlier than the simulator's a real timer may end.
 const MARGIN: Duration = Duration::from_millis(25);
 
+/// The time waits of a slow run that are tried in other orders: there are as many runs as steps already.
+const LATE_TURNS: u32 = 2;
+
 /// The result of a run on a reality.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -57,8 +60,8 @@ pub trait Reality {
 pub enum Verdict {
     /// The trace is the simulator's, under one of the schedules.
     Agrees,
-    /// A timer may have ended at another step. The run must be repeated.
-    TooSlow,
+    /// A timer may have ended at another step. The run must be repeated. Holds the trace of the nearest schedule.
+    TooSlow(Box<Trace>),
     /// No schedule gives this trace. Holds the trace of the nearest one.
     Differs(Box<Trace>),
 }
@@ -76,9 +79,14 @@ pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
             return Verdict::Agrees;
         }
     }
+    if search.slow && schedules(program).iter().any(|schedule| search.late(schedule)) {
+        return Verdict::Agrees;
+    }
     match search.nearest {
-        Some((_, trace)) if !search.slow => Verdict::Differs(Box::new(trace)),
-        _ => Verdict::TooSlow,
+        Some((_, trace)) if search.slow => Verdict::TooSlow(Box::new(trace)),
+        Some((_, trace)) => Verdict::Differs(Box::new(trace)),
+        // Each program has a schedule.
+        None => Verdict::Agrees,
     }
 }
 
@@ -108,6 +116,14 @@ impl Search<'_> {
         };
         let mut orders = schedule.other_orders(first.in_turn);
         if orders.any(|schedule| self.agrees(&schedule).is_ok()) { Ok(()) } else { Err(first) }
+    }
+
+    /// Whether a run that was slower than its timers agrees with this schedule, if they end after one of its steps.
+    fn late(&mut self, schedule: &Schedule) -> bool {
+        schedule.late(self.program.steps.len(), self.run.whole).any(|schedule| {
+            let Err(first) = self.agrees(&schedule) else { return true };
+            schedule.other_orders(first.in_turn.min(LATE_TURNS)).any(|schedule| self.agrees(&schedule).is_ok())
+        })
     }
 
     /// Succeeds if the run agrees with this schedule. Otherwise returns the other choices of its run.

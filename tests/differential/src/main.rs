@@ -168,7 +168,9 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
             let verdict = judge::judge(program, &run, flavour);
             match &verdict {
                 Verdict::Agrees => println!("{}they agree", side_by_side(&run.trace, &run.trace)),
-                Verdict::TooSlow => println!("too slow for its timers: {:?}", run.phases),
+                Verdict::TooSlow(simulator) => {
+                    println!("{}too slow for its timers: {:?}", side_by_side(simulator, &run.trace), run.phases);
+                }
                 Verdict::Differs(simulator) => println!("{}they differ", side_by_side(simulator, &run.trace)),
             }
             agrees &= verdict == Verdict::Agrees;

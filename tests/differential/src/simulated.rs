@@ -56,7 +56,7 @@ pub struct Simulated {
     /// Calls that would have blocked in a kernel: for 70 seconds, or until an answer came.
     pub stalls: u64,
     /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not
-    /// end.
+    /// end, except in a [late](Schedule::late) run.
     pub time_waits_in_turn: u32,
     /// The number of reads in a step that had sent something since it began, or since its last such read.
     pub sends: u32,
@@ -71,6 +71,9 @@ pub struct Schedule {
     pub ticks: u64,
     /// Which messages of a step arrive before the step reads: none, one, or all.
     pub prompt: Prompt,
+    /// In a run that is slower than its timers: the number of steps, those of the epilogue too, after which so much time
+    /// passes.
+    pub late: Option<(usize, Duration)>,
 }
 
 /// Messages that arrive during the step that sends them.
@@ -107,6 +110,11 @@ impl Schedule {
         let most = (1 << in_turn.min(TICKS_MAX)) - 1;
         // In a run without other programs, all are of one tick.
         (1..=most).rev().map(|ticks| Schedule { ticks, ..self.clone() })
+    }
+
+    /// The same schedule in a run of so many steps that has taken `whole`, with the timers ending after any one of them.
+    pub fn late(&self, steps: usize, whole: Duration) -> impl Iterator<Item = Schedule> {
+        (1..steps + EPILOGUE).map(move |late| Schedule { late: Some((late, whole)), ..self.clone() })
     }
 
     /// The same schedule with messages that arrive during their step; `sends` is [`Simulated::sends`].
@@ -165,6 +173,7 @@ pub fn simulate_on<D: DataPath + 'static>(
     let before_read = before_read(&fabric, schedule.prompt, &sent, &sends);
     let mut runners = Runners::new(program, numbers, wrap(host.device()), wrap(host.device()), &before_read);
     let mut run = Watch::new(&fabric);
+    let after = |steps| schedule.late.filter(|&(late, _)| late == steps).map_or(SETTLE, |(_, whole)| whole);
     let (mut at, mut delays, mut time_waits_in_turn) = (0, schedule.delays.iter(), 0);
     for group in program.groups() {
         for (index, step) in group.iter().enumerate() {
@@ -181,16 +190,19 @@ pub fn simulate_on<D: DataPath + 'static>(
             }
             at += 1;
         }
-        fabric.advance_by(SETTLE);
+        fabric.advance_by(after(at));
         run.look(&fabric);
     }
     for part in 0..EPILOGUE {
         sent.set(fabric.counters().sent);
         runners.epilogue(at, part);
-        fabric.advance_by(SETTLE);
+        fabric.advance_by(after(at + 1 + part));
         run.look(&fabric);
     }
     let counters = fabric.counters();
+    if schedule.late.is_some() {
+        time_waits_in_turn = counters.time_waits_in_turn;
+    }
     let stalls = counters.stalls + counters.waits_for_answer;
     Simulated {
         trace: runners.trace(),

@@ -299,7 +299,27 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
     slow.trace.a.clear();
     slow.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1));
     let verdict = judge(&program, &slow, Flavour::Linux6_12);
-    assert_eq!(verdict, Verdict::TooSlow);
+    assert!(matches!(verdict, Verdict::TooSlow(_)), "{verdict:?}");
+}
+
+/// The program takes longer than a time wait: which step comes after it is not known, and that all else agrees is.
+#[test]
+fn a_slow_run_whose_timers_end_at_another_step_agrees() {
+    /// Longer than a time wait.
+    const LONG: Duration = Duration::from_secs(1);
+    let programs = (0..400).map(generate::program);
+    let late = |program: &Program| {
+        let timely = simulate(program, NUMBERS, Flavour::Linux6_12, &Schedule::default());
+        let late = Schedule { late: Some((program.steps.len(), LONG)), ..Schedule::default() };
+        let late = simulate(program, NUMBERS, Flavour::Linux6_12, &late);
+        (late.trace != timely.trace).then_some(late)
+    };
+    let (program, late) = programs.filter_map(|program| late(&program).map(|late| (program, late))).next().unwrap();
+    let mut run = Run::simulated(NUMBERS, late);
+    assert!(matches!(judge(&program, &run, Flavour::Linux6_12), Verdict::Differs(_)), "it was fast");
+    run.phases.iter_mut().for_each(|phase| *phase = LONG);
+    run.whole = LONG;
+    assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
 }
 
 /// A kernel on which every run takes too long, and which reports this late.
