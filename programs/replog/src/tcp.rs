@@ -25,6 +25,12 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Messages beyond this number of unsent bytes are dropped, which the protocol permits.
 const UNSENT: usize = 1 << 20;
 
+/// A stream with this number of bytes that are not handled is not read: more than the largest frame.
+const UNHANDLED: usize = 1 << 20;
+
+/// Connections that have not greeted yet. A further one ends the oldest of them.
+const UNGREETED: usize = 64;
+
 /// `replog` for peers, the version and the number of the replica.
 const MAGIC: &[u8; 6] = b"replgp";
 
@@ -41,6 +47,8 @@ struct Stream {
     tcp: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
+    /// Whether the stream may have unread bytes, although no event will tell.
+    unread: bool,
     /// Whether the greeting of the peer has arrived.
     greeted: bool,
     /// Whether the peer may write frames.
@@ -49,7 +57,8 @@ struct Stream {
 
 impl Stream {
     fn new(tcp: TcpStream, id: ReplicaId) -> Self {
-        Stream { tcp, input: Vec::new(), output: hello(id).to_vec(), greeted: false, granted: false }
+        let output = hello(id).to_vec();
+        Stream { tcp, input: Vec::new(), output, unread: false, greeted: false, granted: false }
     }
 
     fn put(&mut self, kind: u8, bytes: &[u8]) {
@@ -60,6 +69,10 @@ impl Stream {
 
     fn read(&mut self) -> io::Result<()> {
         loop {
+            self.unread = self.input.len() >= UNHANDLED;
+            if self.unread {
+                return Ok(());
+            }
             let mut bytes = [0; 64 << 10];
             match self.tcp.read(&mut bytes) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -178,6 +191,9 @@ impl Tcp {
             self.next += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
             if tcp.set_nodelay(true).is_ok() && self.registry.register(&mut tcp, token, interest).is_ok() {
+                if self.new.len() == UNGREETED {
+                    self.new.remove(0);
+                }
                 self.new.push((token, Stream::new(tcp, self.id)));
             }
         }
@@ -260,7 +276,8 @@ impl Polled for Tcp {
         let now = Instant::now();
         let open = self.peers[self.id + 1..].iter().filter(|peer| !peer.stream.as_ref().is_some_and(|it| it.greeted));
         let due = open.map(|peer| peer.retry).min().map_or(at_most, |retry| retry.saturating_duration_since(now));
-        if self.happened.is_empty() { due.min(at_most) } else { Duration::ZERO }
+        let is_unread = self.peers.iter().any(|peer| peer.stream.as_ref().is_some_and(|stream| stream.unread));
+        if self.happened.is_empty() && !is_unread { due.min(at_most) } else { Duration::ZERO }
     }
 
     fn handle(&mut self, event: &mio::event::Event) -> bool {
@@ -315,5 +332,66 @@ impl Links for Tcp {
 
     fn fence(&mut self) {
         self.peers.iter_mut().filter_map(|peer| peer.stream.as_mut()).for_each(|stream| stream.granted = false);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use std::net::TcpStream as Client;
+    use std::thread;
+
+    use super::*;
+
+    /// Replica 1 of two, and its address. Replica 0 connects to it.
+    fn tcp() -> (mio::Poll, Tcp, SocketAddr) {
+        let poll = mio::Poll::new().unwrap();
+        let mut tcp = Tcp::new(poll.registry(), 1, &["127.0.0.1:0".parse().unwrap(); 2]).unwrap();
+        let addr = tcp.listener.local_addr().unwrap();
+        tcp.accept();
+        (poll, tcp, addr)
+    }
+
+    #[test]
+    fn a_peer_that_never_stops_writing_is_read_a_part_at_a_time() {
+        const MESSAGE: [u8; 5] = [0, 0, 0, 0, 9];
+        let (_poll, mut tcp, addr) = tcp();
+        let flood = thread::spawn(move || {
+            let mut client = Client::connect(addr).unwrap();
+            client.write_all(&hello(0)).unwrap();
+            let all = MESSAGE.repeat(1 << 20);
+            while client.write_all(&all).is_ok() {}
+        });
+        while tcp.peers[0].stream.is_none() {
+            tcp.accept();
+            tcp.greet();
+        }
+        let stream = tcp.peers[0].stream.as_mut().unwrap();
+        while !stream.unread {
+            stream.read().unwrap();
+        }
+        assert!(stream.input.len() < UNHANDLED + (64 << 10), "{} bytes", stream.input.len());
+        assert_eq!(tcp.before_poll(RETRY), Duration::ZERO, "the rest is read without an event");
+        // The kind does not exist.
+        tcp.turn().unwrap();
+        assert!(tcp.peers[0].stream.is_none());
+        flood.join().unwrap();
+    }
+
+    #[test]
+    fn connections_without_a_greeting_make_room_for_a_peer() {
+        let (_poll, mut tcp, addr) = tcp();
+        let silent: Vec<_> = (0..2 * UNGREETED).map(|_| Client::connect(addr).unwrap()).collect();
+        while tcp.next < NEW + silent.len() {
+            tcp.accept();
+        }
+        assert_eq!(tcp.new.len(), UNGREETED);
+        let mut peer = Client::connect(addr).unwrap();
+        peer.write_all(&hello(0)).unwrap();
+        while !matches!(tcp.next_event(), Some(LinkEvent::Connected(0))) {
+            tcp.accept();
+            tcp.turn().unwrap();
+        }
+        assert_eq!(tcp.new.len(), UNGREETED - 1);
     }
 }
