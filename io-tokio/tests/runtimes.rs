@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use cmid_tokio::proto::datapath::{Attaching, Completion, CreateError, DataPath};
-use cmid_tokio::proto::{Acks, Limits, Observer, StepRecord};
+use cmid_tokio::proto::drive::StepRecord;
+use cmid_tokio::proto::{Acks, Limits, Observer};
 use cmid_tokio::sim::{Clock, SimDevice};
 use cmid_tokio::{ByteStream, Channel, Connection, Incoming, ListenOptions, Listener, Options, Tokio};
 use common::channels::channels;

@@ -187,7 +187,7 @@ pub use device::Device;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device_layer::DeviceLayer;
-pub use drive::{Drive, Next, Observer, Poller, Step, StepRecord};
+pub use drive::{Drive, Next, Observer, Poller, Step};
 pub use errno::Errno;
 pub use error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 pub use event::{AckToken, ConnParam, Datagram, Ece, Event, EventKind, RawEvent, ReceivedParam};

@@ -6,7 +6,8 @@ use std::mem::discriminant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cmid_proto::{CmEvent, Core, Errno, Event, EventKind, IdKey, Observer, Refused, RequestKind, Step, StepRecord};
+use cmid_proto::drive::StepRecord;
+use cmid_proto::{CmEvent, Core, Errno, Event, EventKind, IdKey, Observer, Refused, RequestKind, Step};
 
 use crate::parts::{Parts, Problem};
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use cmid_proto::{Observer, Step, StepRecord, Time};
+use cmid_proto::Time;
+use cmid_proto::drive::{Observer, Step, StepRecord};
 use serde::Serialize;
 
 use crate::line::{Begin, FORMAT, Header, Line, VERSION};

@@ -1,6 +1,6 @@
 //! Steps as events of the crate `tracing`.
 
-use cmid_proto::{Observer, Step, StepRecord};
+use cmid_proto::drive::{Observer, Step, StepRecord};
 
 use crate::parts::{Parts, Problem};
 use crate::transition::{Arrow, arrow};

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cmid_proto::drive::StepRecord;
 use cmid_proto::{
     AckToken, Acks, Call, ChannelKey, CmEvent, Core, Drive, Errno, Error, Event, Fault, Flow, Limits, Next, Observer,
-    Outcome, PortSpace, RawEvent, Refused, Step, StepRecord, Time,
+    Outcome, PortSpace, RawEvent, Refused, Step, Time,
 };
 
 use crate::begin::owned;

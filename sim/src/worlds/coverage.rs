@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cmid_proto::drive::StepRecord;
 use cmid_proto::table::{EventColumn, operation};
-use cmid_proto::{Core, IdKey, Observer, RequestKind, State, Step, StepRecord};
+use cmid_proto::{Core, IdKey, Observer, RequestKind, State, Step};
 
 use crate::fabric::rules::{Kind, Met, RuleKind};
 
