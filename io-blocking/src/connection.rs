@@ -49,7 +49,7 @@ use crate::wait::{Ready, WaitFor};
 /// let options = Options { private_data: b"version 1", timeout: Duration::from_secs(5), ..Options::default() };
 /// let (mut connection, mut made) = Connection::connect(host.device(), address, &options, QpParts::attach)?;
 ///
-/// let mr = made.pd.register(b"hello".to_vec(), Access::empty()).map_err(|(_buffer, error)| error)?;
+/// let mr = made.pd.register(b"hello".to_vec(), Access::empty())?;
 /// made.qp.post_send(SendWr::send(1, mr.sge(0..5)))?;
 /// let mut some = [Completion::default()];
 /// let polled = connection.next_completions(&mut made.cq, &mut some, Duration::from_secs(5))?;

@@ -321,7 +321,7 @@ fn receives_are_flushed_by_the_own_disconnect_and_not_by_that_of_the_peer() {
 /// A QP with a posted receive.
 fn receiving(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<(Qp, Cq, Mr), CreateError> {
     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
-    let mr = pd.register(vec![0; 8], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+    let mr = pd.register(vec![0; 8], Access::LOCAL_WRITE)?;
     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
     qp.post_recv(1, mr.sge(0..8))?;
     Ok((qp, cq, mr))

@@ -11,7 +11,7 @@ use crate::key::{ChannelKey, IdKey, Target};
 use crate::refuse_reason::{RefuseReason, more_of};
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::words::{Because, debug_in_words};
+use crate::words::{Because, converts, debug_in_words};
 
 /// An error of the application, on its way through a handshake. Any error converts into it.
 pub type BoxError = Box<dyn core::error::Error + Send + Sync>;
@@ -226,28 +226,11 @@ pub enum Error {
     Fault(Fault),
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        Error::Refused(refused)
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        Error::Failed(failure)
-    }
-}
-
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        Error::Fault(fault)
-    }
-}
-
-impl From<AckError> for Error {
-    fn from(refused: AckError) -> Self {
-        Error::Refused(Refused::from(&refused))
-    }
+converts! {
+    Refused => Error: Error::Refused;
+    Failure => Error: Error::Failed;
+    Fault => Error: Error::Fault;
+    AckError => Error: |refused: AckError| Error::Refused(Refused::from(&refused));
 }
 
 impl Error {

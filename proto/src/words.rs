@@ -1,4 +1,4 @@
-//! Texts of errors.
+//! Texts and conversions of errors.
 
 use core::fmt;
 
@@ -15,6 +15,20 @@ macro_rules! debug_in_words {
     };
 }
 pub(crate) use debug_in_words;
+
+/// Implements `From` by a function or closure.
+macro_rules! converts {
+    ($($from:ty => $to:ty: $convert:expr;)+) => {
+        $(
+            impl From<$from> for $to {
+                fn from(error: $from) -> Self {
+                    $convert(error)
+                }
+            }
+        )+
+    };
+}
+pub(crate) use converts;
 
 /// A cause behind an errno.
 pub(crate) struct Because<T>(pub(crate) Option<T>);

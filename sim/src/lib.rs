@@ -141,14 +141,14 @@
 //! # device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
 //! device.call(&Call::Bind { id, addr: "10.0.0.1:0".parse()? }, &[])?;
 //! let pd = device.alloc_pd(id)?;
-//! let mut mr = pd.register(vec![1; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error)?;
+//! let mut mr = pd.register(vec![1; 64], Access::LOCAL_WRITE)?;
 //! assert_eq!(pd.users(), 1);
 //!
 //! // This device cannot re-register, as soft-RoCE cannot: the MR is registered anew, and the old buffer comes back.
 //! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
 //! let ended = mr.reregister(Change::default().to_buffer([2; 64]), policy);
 //! assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), Some([1; 64].into())));
-//! assert_eq!(mr.deregister().map_err(|(_, error)| error)?.buffer, [2; 64]);
+//! assert_eq!(mr.deregister()?.buffer, [2; 64]);
 //! # Ok(())
 //! # }
 //! ```

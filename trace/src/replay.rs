@@ -197,7 +197,7 @@ impl<'a> Replay<'a> {
             }
             Input::Adopt { number, errno } => {
                 let released = between.remove(&number).ok_or("no released id has this number")?;
-                let (id, channel) = core.adopt(released).map_err(|(refused, _)| format!("refused: {refused}"))?;
+                let (id, channel) = core.adopt(released).map_err(|refused| format!("refused: {refused}"))?;
                 let step = Step::Adopt { id, number, channel, outcome: errno.map_or(Ok(()), Err) };
                 tape.pass(core, &step, see)?;
                 if errno.is_some() {

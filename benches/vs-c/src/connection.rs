@@ -51,9 +51,8 @@ impl Connection {
         let device = drive.device_mut();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;
-        let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-        let pool =
-            pd.pool(vec![0; DEPTH as usize * BYTES], BYTES, Access::empty()).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE)?;
+        let pool = pd.pool(vec![0; DEPTH as usize * BYTES], BYTES, Access::empty())?;
         let blocks = std::iter::from_fn(|| pool.take()).collect();
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
         let srq = if shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };

@@ -111,7 +111,7 @@ impl Pinger {
         let device = drive.device_mut();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, arguments.rx_depth + 1)?;
-        let mr = pd.register(vec![0; arguments.size], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(vec![0; arguments.size], Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: 1, max_recv_wr: arguments.rx_depth, ..Caps::default() };
         let qp = drive.attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps))?;
         let mut pinger = Pinger { qp, cq, mr, arguments, sent: 0, received: 0, posted: 0, pending: RECV };

@@ -39,7 +39,7 @@ impl<D: DataPath> Link<D> {
     pub(crate) fn attach(device: &mut D, to: Attaching<'_>) -> Result<Self, CreateError> {
         let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), (RECVS + SENDS) as u32)?);
         let memory = vec![0; (RECVS + SENDS) * PACKET];
-        let mr = pd.register(memory, Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(memory, Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: SENDS as u32, max_recv_wr: RECVS as u32, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         for slot in 0..RECVS {

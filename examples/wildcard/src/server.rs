@@ -116,7 +116,7 @@ fn stock<D: DataPath>(device: &mut D, nic: D::Nic, name: fn(&D::Nic) -> String) 
     let pd = device.alloc_pd_on(&nic)?;
     let mut bytes = name(&nic).into_bytes();
     bytes.resize(SIZE, 0);
-    let mr = pd.register(bytes, Access::LOCAL_WRITE | Access::REMOTE_READ).map_err(|(_, error)| error.errno())?;
+    let mr = pd.register(bytes, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
     println!("server: memory on {} is registered, rkey {:#x}", name(&nic), mr.rkey());
     Ok(Stock { nic, mr, pd })
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use cmid_proto::datapath::{Access, DataPath, Remote, SendWr, prelude::*, zeros};
-use cmid_proto::memory::MemoryError;
 use cmid_proto::messages::HEADER;
 use cmid_proto::{Errno, Observer};
 
@@ -22,9 +21,9 @@ pub(super) struct Reading<M> {
 impl<D: DataPath, O: Observer> Channel<D, O> {
     /// Offers a message. It is copied into memory of its own, which the peer may read until it has taken the message.
     pub(super) fn offer(&mut self, message: &[u8]) -> io::Result<()> {
-        let mut bytes = zeros(1, message.len()).map_err(memory)?;
+        let mut bytes = zeros(1, message.len())?;
         bytes.copy_from_slice(message);
-        let mr = self.pd.register(bytes, Access::REMOTE_READ).map_err(|(_, error)| memory(error))?;
+        let mr = self.pd.register(bytes, Access::REMOTE_READ)?;
         let packet = self.messages.offer(message.len() as u64, mr.remote(0), clock::now()).map_err(not_sent)?;
         let block = self.sends.take().ok_or(Errno::ENOMEM)?;
         self.offered = Some(mr);
@@ -44,7 +43,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             return Ok(());
         }
         // The memory itself is the message. Nobody can write to it any more.
-        let returned = reading.mr.deregister().map_err(|(_, error)| memory(error))?;
+        let returned = reading.mr.deregister()?;
         let bytes = returned.buffer.into_vec().map_err(|_shared| Errno::EIO)?;
         if let Some(Arrived::Offer { block, .. }) = self.arrived.pop_front() {
             let message = Message::large(block, bytes, Arc::clone(&self.wakers));
@@ -62,7 +61,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         }
         // On iWARP the answer to a read is a write of the peer (`siw_check_mem`).
         let access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
-        let mr = self.pd.register(zeros(1, len).map_err(memory)?, access).map_err(|(_, error)| memory(error))?;
+        let mr = self.pd.register(zeros(1, len)?, access)?;
         self.qp.post_send(SendWr::read(Work::Read as u64, mr.sge(0..len), at))?;
         self.reading = Some(Reading { mr, is_read: false });
         Ok(())
@@ -77,8 +76,4 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     pub(super) fn taken(&mut self) {
         self.offered = None;
     }
-}
-
-fn memory(error: MemoryError) -> io::Error {
-    io::Error::new(io::Error::from(error.errno()).kind(), error)
 }

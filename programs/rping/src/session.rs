@@ -90,7 +90,7 @@ impl<D: DataPath> Session<D> {
             &cq,
             Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() },
         )?;
-        let register = |len, access| pd.register(vec![0; len], access).map_err(|(_, error)| error.errno());
+        let register = |len, access| pd.register(vec![0; len], access);
         let mut session = Session {
             plan,
             half: Half::Read,

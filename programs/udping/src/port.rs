@@ -61,8 +61,7 @@ impl<D: DataPath> Port<D> {
             &cq,
             Caps { max_send_wr: depth, max_recv_wr: depth, ..Caps::default() },
         )?;
-        let mr =
-            pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE)?;
         Ok(Port { qp, cq, mr, pd, size, last: [Completion::default(); SLOTS] })
     }
 

@@ -46,13 +46,13 @@ use crate::errno::Errno;
 /// # let Some((Connected { attached: mut here, .. }, Connected { attached: mut there, .. })) = client.zip(server) else {
 /// #     return Err("not connected".into());
 /// # };
-/// # let mr = there.pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_buffer, error)| error)?;
+/// # let mr = there.pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
 /// # there.qp.post_recv(7, mr.sge(0..64))?;
 /// // Nothing has completed: the queue is armed, and its descriptor becomes readable with the next completion.
 /// let mut some = [Completion::default(); 16];
 /// assert_eq!(there.cq.poll_or_arm(&mut some)?, 0);
 ///
-/// let sent = here.pd.register(b"hello".to_vec(), Access::empty()).map_err(|(_buffer, error)| error)?;
+/// let sent = here.pd.register(b"hello".to_vec(), Access::empty())?;
 /// here.qp.post_send(SendWr::send(1, sent.sge(0..5)))?;
 /// fabric.advance_by(std::time::Duration::from_millis(1)); // a program waits for `there.cq.fd()` here
 ///

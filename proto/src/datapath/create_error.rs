@@ -6,7 +6,7 @@ use super::{ModifyError, PostError};
 use crate::datapath::Overrun;
 use crate::errno::Errno;
 use crate::memory;
-use crate::words::debug_in_words;
+use crate::words::{converts, debug_in_words};
 
 /// An object of the data path was not created. Nothing has changed.
 ///
@@ -314,58 +314,12 @@ impl fmt::Display for DeviceName {
 
 debug_in_words!(CreateError, CreateReason, DeviceName);
 
-impl From<Errno> for CreateReason {
-    fn from(errno: Errno) -> Self {
-        CreateReason::Device(errno)
-    }
-}
-
-impl From<memory::MemoryRefused> for CreateReason {
-    fn from(refused: memory::MemoryRefused) -> Self {
-        CreateReason::Pd(refused.reason)
-    }
-}
-
-impl From<Errno> for CreateError {
-    fn from(errno: Errno) -> Self {
-        CreateError { call: None, reason: errno.into() }
-    }
-}
-
-/// The error of [`ProtectionDomain::register`](super::ProtectionDomain::register), without the buffer.
-impl<B> From<(B, memory::MemoryError)> for CreateError {
-    fn from((_, error): (B, memory::MemoryError)) -> Self {
-        error.into()
-    }
-}
-
-impl From<memory::MemoryError> for CreateError {
-    fn from(error: memory::MemoryError) -> Self {
-        CreateError { call: None, reason: CreateReason::Register(error) }
-    }
-}
-
-impl From<PostError> for CreateError {
-    fn from(error: PostError) -> Self {
-        CreateError { call: None, reason: CreateReason::Post(error) }
-    }
-}
-
-#[cfg(feature = "std")]
-impl<P> From<super::Unposted<P>> for CreateError {
-    fn from(unposted: super::Unposted<P>) -> Self {
-        unposted.error.into()
-    }
-}
-
-impl From<ModifyError> for CreateError {
-    fn from(error: ModifyError) -> Self {
-        CreateError { call: None, reason: CreateReason::Modify(error) }
-    }
-}
-
-impl From<CreateError> for Errno {
-    fn from(error: CreateError) -> Self {
-        error.errno()
-    }
+converts! {
+    Errno => CreateReason: CreateReason::Device;
+    memory::MemoryRefused => CreateReason: |refused: memory::MemoryRefused| CreateReason::Pd(refused.reason);
+    Errno => CreateError: |errno: Errno| CreateError { call: None, reason: errno.into() };
+    memory::MemoryError => CreateError: |error: memory::MemoryError| CreateError { call: None, reason: CreateReason::Register(error) };
+    PostError => CreateError: |error: PostError| CreateError { call: None, reason: CreateReason::Post(error) };
+    ModifyError => CreateError: |error: ModifyError| CreateError { call: None, reason: CreateReason::Modify(error) };
+    CreateError => Errno: |error: CreateError| error.errno();
 }

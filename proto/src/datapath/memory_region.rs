@@ -8,6 +8,7 @@ use super::{Access, Flag, Remote, Sge};
 #[cfg(feature = "std")]
 use super::{Part, Piece};
 use crate::errno::Errno;
+use crate::error_with::ErrorWith;
 use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 
 /// Registered memory. It owns its buffer. Dropping it deregisters it and frees the buffer.
@@ -38,7 +39,7 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 /// # drive.bind(id, "10.0.0.1:7471".parse()?)?;
 /// let pd = drive.device_mut().alloc_pd(id)?; // `id` is bound, or its address is resolved: it has a device
 /// let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-/// let mut mr = pd.register(vec![0; 4096], rights).map_err(|(_buffer, error)| error)?;
+/// let mut mr = pd.register(vec![0; 4096], rights)?;
 ///
 /// mr.write(0, b"hello")?;
 /// let mut bytes = [0; 5];
@@ -49,7 +50,7 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 /// // What a peer needs to write to it. A work request of this side names `mr.sge(0..5)`.
 /// println!("address {:#x}, key {:#x}", mr.addr(), mr.rkey());
 ///
-/// let returned = mr.deregister().map_err(|(_mr, error)| error)?;
+/// let returned = mr.deregister()?;
 /// assert_eq!(returned.buffer.len(), 4096);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -162,7 +163,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// [`memory::MemoryReason::WindowBound`], or [`memory::MemoryError::Failed`] with the errno of the device: `EIO` after a
     /// removal of the device.
     #[doc(alias("ibv_dereg_mr", "rdma_dereg_mr"))]
-    fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::MemoryError)>;
+    fn deregister(self) -> Result<Returned<Self::Buffer>, ErrorWith<Self, memory::MemoryError>>;
 
     /// Returns a range of it for a work request, in bytes.
     fn sge(&self, range: Range<usize>) -> Sge<'_, Self> {
@@ -186,7 +187,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
 /// re-registered and deregistered by itself: a change of one neither moves nor frees the memory of another. The memory is
 /// freed when the last registration and the last handle have let go. While it is shared, [`MemoryRegion::slice`] and
 /// [`MemoryRegion::slice_mut`] return `EBUSY`: another registration may have work in flight.
-pub trait Memory: From<Vec<u8>> {
+pub trait Memory: From<Vec<u8>> + Send + Sync + 'static {
     /// A handle of memory that several registrations share. Each registration takes a clone.
     type Shared: Clone + Into<Self> + Send + Sync;
 
@@ -207,11 +208,7 @@ pub trait Memory: From<Vec<u8>> {
 /// [`memory::MemoryReason::NoMemory`].
 pub fn zeros(count: usize, len: usize) -> Result<Vec<u8>, memory::MemoryError> {
     let (all, mut bytes) = (count.saturating_mul(len), Vec::new());
-    bytes.try_reserve_exact(all).map_err(|_| memory::MemoryRefused {
-        request: memory::MemoryRequest::Register,
-        target: memory::MemoryTarget::Mr(None),
-        reason: memory::MemoryReason::NoMemory(all),
-    })?;
+    bytes.try_reserve_exact(all).map_err(|_| memory::MemoryRefused::register(memory::MemoryReason::NoMemory(all)))?;
     bytes.resize(all, 0);
     Ok(bytes)
 }
@@ -294,7 +291,7 @@ pub trait MemoryWindow: Sized + Send {
     /// device.
     #[doc(alias = "ibv_dealloc_mw")]
     #[cfg(feature = "std")]
-    fn dealloc(self) -> Result<alloc::vec::Vec<Part<Self::Piece>>, (Self, Errno)>;
+    fn dealloc(self) -> Result<alloc::vec::Vec<Part<Self::Piece>>, ErrorWith<Self, Errno>>;
 
     /// Returns a part that was bound ([`post_bind_block`](super::QueuePair::post_bind_block)) and certainly is not any more:
     /// the completion of its invalidation was polled, or the receive that tells that the peer has invalidated it; `None`

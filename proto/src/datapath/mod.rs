@@ -26,7 +26,7 @@
 //! /// Returns registered memory that contains a greeting.
 //! fn greeting<D: DataPath>(device: &mut D, id: IdKey) -> Result<(D::Pd, D::Mr), Errno> {
 //!     let pd = device.alloc_pd(id)?;
-//!     let mut mr = pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+//!     let mut mr = pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
 //!     mr.write(0, b"hello")?;
 //!     Ok((pd, mr))
 //! }

@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::{Deref, Range};
 
 use super::{Block, Length, Piece, PostError, PostReason};
-use crate::errno::Errno;
+use crate::error_with::ErrorWith;
 
 /// A block, or a part of it, in a work request. The request has the whole block.
 pub struct Part<P>(Held<P>);
@@ -248,37 +248,6 @@ impl<P> IntoIterator for Parts<P> {
     }
 }
 
-/// A work request with blocks was not posted.
-pub struct Unposted<P> {
-    /// The error.
-    pub error: PostError,
-    /// The blocks. `None` after [`PostReason::Device`]: the device may have queued the request, so they return to their
-    /// pools when it can no longer execute it.
-    pub blocks: Option<Parts<P>>,
-}
-
-impl<P> fmt::Debug for Unposted<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.error, f)
-    }
-}
-
-impl<P> fmt::Display for Unposted<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.error, f)
-    }
-}
-
-impl<P> core::error::Error for Unposted<P> {}
-
-impl<P> From<Unposted<P>> for PostError {
-    fn from(unposted: Unposted<P>) -> Self {
-        unposted.error
-    }
-}
-
-impl<P> From<Unposted<P>> for Errno {
-    fn from(unposted: Unposted<P>) -> Self {
-        unposted.error.errno()
-    }
-}
+/// A work request with blocks was not posted. It gives back the blocks; `None` after [`PostReason::Device`]: the device
+/// may have queued the request, so they return to their pools when it can no longer execute it.
+pub type Unposted<P> = ErrorWith<Option<Parts<P>>, PostError>;

@@ -9,7 +9,7 @@ use core::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Part, Remote};
-use crate::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
+use crate::memory::{MemoryError, MemoryReason, MemoryRefused};
 
 /// A piece of registered memory that one owner has, made by a device for its pools. Nothing but its owner accesses its
 /// bytes: no other piece overlaps it, and peers have no right to write to it.
@@ -33,7 +33,7 @@ pub trait Piece: DerefMut<Target = [u8]> + Send + Sync + 'static {
 /// /// Sends a greeting, and gets its block back when the completion is polled.
 /// fn greet<D: DataPath>(device: &mut D, id: IdKey, qp: &mut D::Qp, cq: &mut D::Cq) -> Result<(), Errno> {
 ///     let pd = device.alloc_pd(id)?;
-///     let pool = pd.pool(vec![0; 64 * 1024], 1024, Access::empty()).map_err(|(_, error)| error.errno())?;
+///     let pool = pd.pool(vec![0; 64 * 1024], 1024, Access::empty())?;
 ///     let mut block = pool.take().ok_or(Errno::ENOMEM)?;
 ///     block[..5].copy_from_slice(b"hello");
 ///     qp.post_send_blocks(SendWr::send(1, block.part(0..5)))?;
@@ -76,10 +76,8 @@ impl<P: Piece> Pool<P> {
         let mut free = Vec::new();
         // Asks for the memory of all slots at once, and returns it: each has a box of its own, which cannot fail.
         let all: Result<(), TryReserveError> = Vec::<Slot<P>>::new().try_reserve_exact(blocks);
-        all.and_then(|()| free.try_reserve_exact(blocks)).map_err(|_| MemoryRefused {
-            request: MemoryRequest::Register,
-            target: MemoryTarget::Mr(None),
-            reason: MemoryReason::NoMemory(blocks.saturating_mul(size_of::<Slot<P>>())),
+        all.and_then(|()| free.try_reserve_exact(blocks)).map_err(|_| {
+            MemoryRefused::register(MemoryReason::NoMemory(blocks.saturating_mul(size_of::<Slot<P>>())))
         })?;
         for piece in pieces.into_iter().take(blocks) {
             free.push(Box::new(Slot { piece: piece?, range: (0, 0), shelf: None }));

@@ -5,7 +5,7 @@ use core::fmt;
 use super::{Access, QpState};
 use crate::errno::Errno;
 use crate::transport::Transport;
-use crate::words::debug_in_words;
+use crate::words::{converts, debug_in_words};
 
 /// A work request was not posted. `Result<(), PostError>` has 16 bytes.
 ///
@@ -314,14 +314,7 @@ impl BatchError {
 
 debug_in_words!(PostError, PostReason, BatchError, Length);
 
-impl From<PostError> for Errno {
-    fn from(error: PostError) -> Self {
-        error.errno()
-    }
-}
-
-impl From<BatchError> for Errno {
-    fn from(error: BatchError) -> Self {
-        error.errno()
-    }
+converts! {
+    PostError => Errno: |error: PostError| error.errno();
+    BatchError => Errno: |error: BatchError| error.errno();
 }

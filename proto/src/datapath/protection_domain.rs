@@ -3,6 +3,7 @@
 use super::{Access, Completion, CreateError, MemoryRegion, MemoryWindow, SharedReceiveQueue, SrqCaps};
 #[cfg(feature = "std")]
 use super::{Piece, Pool};
+use crate::error_with::ErrorWith;
 use crate::event::AhAttr;
 use crate::memory::{self, PdState};
 
@@ -44,7 +45,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
         &self,
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
         access: Access,
-    ) -> Result<Self::Mr, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)>;
+    ) -> Result<Self::Mr, ErrorWith<<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError>>;
 
     /// Registers a buffer as a [`Pool`] of blocks of `block_len` bytes. Bytes after the last whole block are not used.
     /// The rights that peers may have are [`Access::REMOTE_READ`] of all blocks, and those of a window that is bound to a
@@ -60,7 +61,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
         block_len: usize,
         access: Access,
-    ) -> Result<Pool<Self::Piece>, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)> {
+    ) -> Result<Pool<Self::Piece>, ErrorWith<<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError>> {
         self.pool_with(&[], buffer, block_len, access)
     }
 
@@ -77,7 +78,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
         block_len: usize,
         access: Access,
-    ) -> Result<Pool<Self::Piece>, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)>;
+    ) -> Result<Pool<Self::Piece>, ErrorWith<<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError>>;
 
     /// Allocates a memory window of type 2, not bound (ibv_alloc_mw(3)).
     ///

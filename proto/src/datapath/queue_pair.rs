@@ -57,9 +57,9 @@ use crate::errno::Errno;
 /// #     return Err("not connected".into());
 /// # };
 /// // `here` and `there` are the two ends of a connection, on the simulator.
-/// let mr = here.pd.register(b"hello".to_vec(), Access::empty()).map_err(|(_buffer, error)| error)?;
+/// let mr = here.pd.register(b"hello".to_vec(), Access::empty())?;
 /// let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-/// let target = there.pd.register(vec![0; 64], rights).map_err(|(_buffer, error)| error)?;
+/// let target = there.pd.register(vec![0; 64], rights)?;
 /// there.qp.post_recv(1, target.sge(0..32))?;
 ///
 /// here.qp.post_send(SendWr::send(2, mr.sge(0..5)).unsignaled())?;

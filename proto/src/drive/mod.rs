@@ -16,6 +16,7 @@ use core::time::Duration;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, FailureCause, Fault};
+use crate::error_with::ErrorWith;
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
@@ -111,15 +112,9 @@ impl<H> ReleasedId<H> {
     }
 }
 
-/// The error of [`Drive::adopt`].
-#[derive(Debug, thiserror::Error)]
-#[error("not adopted: {error}")]
-pub struct AdoptError<H> {
-    /// The reason.
-    pub error: Error,
-    /// The id, if there was no room for it. `None` if the device failed; then the id is destroyed.
-    pub released_id: Option<ReleasedId<H>>,
-}
+/// The error of [`Drive::adopt`], with the id if there was no room for it. `None` if the device failed; then the id is
+/// destroyed.
+pub type AdoptError<H> = ErrorWith<Option<ReleasedId<H>>, Error>;
 
 impl<D: Device> Drive<D> {
     /// Creates a driver with no ids or channels on `device`, without a poller and an observer.

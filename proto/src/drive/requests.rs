@@ -8,6 +8,7 @@ use super::{AdoptError, Drive, Observer, Poller, ReleasedId, Step};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault, Refused};
+use crate::error_with::ErrorWith;
 use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target};
 use crate::machine::Progress;
@@ -373,9 +374,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let ReleasedId { released, handle, number } = released_id;
         let (id, channel) = match self.core.adopt(released) {
             Ok(keys) => keys,
-            Err((refused, released)) => {
-                let released_id = Some(ReleasedId { released, handle, number });
-                return Err(AdoptError { error: refused.into(), released_id });
+            Err(ErrorWith { given: released, error: refused }) => {
+                let given = Some(ReleasedId { released, handle, number });
+                return Err(ErrorWith::new(given, refused));
             }
         };
         let outcome = self.polled.adopt(&mut self.device, id, channel, handle);
@@ -384,7 +385,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             let error = self.data_failure("adopt", id, errno, None);
             // The device has dropped the id, so the core removes it too.
             drop(self.core.release(id));
-            return Err(AdoptError { error, released_id: None });
+            return Err(ErrorWith::new(None, error));
         }
         Ok(id)
     }

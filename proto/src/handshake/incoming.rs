@@ -188,7 +188,7 @@ impl<H> ReleasedIncoming<H> {
         drive: &mut Drive<D, P, O>,
         channel: Option<ChannelKey>,
     ) -> Result<Incoming, Error> {
-        let id = drive.adopt(self.released_id).map_err(|not| not.error)?;
+        let id = drive.adopt(self.released_id)?;
         if channel.is_some() {
             drive.migrate(id, channel, Time::NEVER).inspect_err(|_| {
                 // Reports the error of the migration and not that of the destroy.

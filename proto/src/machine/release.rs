@@ -8,6 +8,7 @@ use super::Core;
 use crate::channel::Channel;
 use crate::deadlines::Armed;
 use crate::error::Refused;
+use crate::error_with::ErrorWith;
 use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::refuse_reason::RefuseReason;
@@ -89,12 +90,12 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused::Full`] and the id, at the limit on ids or channels.
-    pub fn adopt(&mut self, released: Released) -> Result<(IdKey, ChannelKey), (Refused, Released)> {
+    pub fn adopt(&mut self, released: Released) -> Result<(IdKey, ChannelKey), ErrorWith<Released, Refused>> {
         if !self.has_room() {
-            return Err((Refused::Full("ids"), released));
+            return Err(ErrorWith::new(released, Refused::Full("ids")));
         }
         let Some(channel) = self.channels.insert(Channel { ids: 1, ..Channel::new(Acks::OnDelivery, true) }) else {
-            return Err((Refused::Full("channels"), released));
+            return Err(ErrorWith::new(released, Refused::Full("channels")));
         };
         let Parts { id, events, ended } = *released.0;
         let (deadline, listens) = (id.deadline, id.state == State::Listening);
@@ -103,7 +104,8 @@ impl Core {
         // There is room, so that there is a key.
         let key = self.ids.insert(fresh);
         let Some(key) = key else {
-            return Err((Refused::Full("ids"), Released(Box::new(Parts { id, events, ended }))));
+            let given = Released(Box::new(Parts { id, events, ended }));
+            return Err(ErrorWith::new(given, Refused::Full("ids")));
         };
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = listens.then_some(key);

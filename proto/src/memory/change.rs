@@ -1,5 +1,6 @@
 //! The arguments of a re-registration.
 
+use crate::error_with::ErrorWith;
 use crate::memory::{Access, Buffer, MemoryReason, Pd};
 
 bitflags::bitflags! {
@@ -56,10 +57,13 @@ impl<P, B> Change<P, B> {
     ///
     /// # Errors
     /// The error of `convert`. The change is returned as it was.
-    pub fn try_map_pd<Q, E>(self, convert: impl FnOnce(&P) -> Result<Q, E>) -> Result<Change<Q, B>, (Self, E)> {
+    pub fn try_map_pd<Q, E>(
+        self,
+        convert: impl FnOnce(&P) -> Result<Q, E>,
+    ) -> Result<Change<Q, B>, ErrorWith<Self, E>> {
         match self.pd.as_ref().map(convert).transpose() {
             Ok(pd) => Ok(Change { buffer: self.buffer, pd, access: self.access }),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(ErrorWith::new(self, error)),
         }
     }
 

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::errno::Errno;
 use crate::memory::{Code, MemoryReason, MemoryRequest, MrState, PdState, Valid};
-use crate::words::{Because, debug_in_words};
+use crate::words::{Because, converts, debug_in_words};
 
 /// The request is not legal now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -38,6 +38,12 @@ impl fmt::Display for MemoryTarget {
 }
 
 impl MemoryRefused {
+    /// Creates the refusal of a registration: the MR does not exist yet.
+    #[must_use]
+    pub const fn register(reason: MemoryReason) -> Self {
+        MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason }
+    }
+
     /// Returns the errno that libibverbs returns for this error. Where libibverbs would crash or report a wrong result,
     /// returns the errno that fits.
     #[must_use]
@@ -137,22 +143,11 @@ pub enum MemoryError {
 
 debug_in_words!(MemoryError);
 
-impl From<MemoryRefused> for MemoryError {
-    fn from(refused: MemoryRefused) -> Self {
-        MemoryError::Refused(refused)
-    }
-}
-
-impl From<MemoryFailure> for MemoryError {
-    fn from(failure: MemoryFailure) -> Self {
-        MemoryError::Failed(failure)
-    }
-}
-
-impl From<MemoryFault> for MemoryError {
-    fn from(fault: MemoryFault) -> Self {
-        MemoryError::Fault(fault)
-    }
+converts! {
+    MemoryRefused => MemoryError: MemoryError::Refused;
+    MemoryFailure => MemoryError: MemoryError::Failed;
+    MemoryFault => MemoryError: MemoryError::Fault;
+    MemoryError => Errno: |error: MemoryError| error.errno();
 }
 
 /// What causes an errno of `ibv_reg_mr`.

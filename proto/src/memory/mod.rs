@@ -27,14 +27,14 @@
 //! #     fn copies_late(&self) -> bool { false }
 //! # }
 //! let buffer = vec![0; 4096];
-//! let mut region: Region<Use, Vec<u8>, u32> = Region::register(Use(1), buffer, Access::LOCAL_WRITE).map_err(|(_, refused)| refused)?;
+//! let mut region: Region<Use, Vec<u8>, u32> = Region::register(Use(1), buffer, Access::LOCAL_WRITE)?;
 //! assert!(matches!(region.call(), Some(MemoryCall::Register { .. })));
 //! let keys = Keys { lkey: 7, rkey: 7 };
 //! assert_eq!(region.handle_outcome(MemoryOutcome::Registered(Ok((42, keys))))?, Some(Ended::Registered(keys)));
 //!
 //! // Move it to another PD. This device does not support that: the old registration stays valid.
 //! let change = Change::default().to_pd(Use(2));
-//! region.reregister(change, Policy::default(), Traffic::Quiet).map_err(|(_, refused)| refused)?;
+//! region.reregister(change, Policy::default(), Traffic::Quiet)?;
 //! assert!(matches!(region.call(), Some(MemoryCall::Reregister { .. })));
 //! let reply = Reply { code: -4, errno: cmid_proto::Errno::EOPNOTSUPP, keys };
 //! let Some(Ended::Reregistered(settled)) = region.handle_outcome(MemoryOutcome::Reregistered(reply))? else { unreachable!() };
@@ -43,7 +43,7 @@
 //!
 //! // The fallback makes a new registration, then deregisters the old one.
 //! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-//! region.reregister(Change::default().to_pd(Use(2)), policy, Traffic::Quiet).map_err(|(_, refused)| refused)?;
+//! region.reregister(Change::default().to_pd(Use(2)), policy, Traffic::Quiet)?;
 //! region.handle_outcome(MemoryOutcome::Reregistered(reply))?;
 //! assert!(matches!(region.call(), Some(MemoryCall::Register { pd: Use(2), .. })));
 //! # Ok::<(), Box<dyn core::error::Error>>(())

@@ -3,6 +3,7 @@
 mod settle;
 
 use crate::errno::Errno;
+use crate::error_with::ErrorWith;
 use crate::memory::outcome::survives;
 use crate::memory::rules::{self, Cell, Input};
 use crate::memory::{
@@ -54,13 +55,10 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// # Errors
     /// [`MemoryReason::Empty`], [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]. The buffer is returned, and the use of the
     /// PD ends.
-    pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, MemoryRefused)> {
+    pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, ErrorWith<B, MemoryRefused>> {
         let empty = if buffer.is_empty() { Err(MemoryReason::Empty) } else { Ok(()) };
         if let Err(reason) = empty.and_then(|()| access.check()) {
-            return Err((
-                buffer,
-                MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason },
-            ));
+            return Err(ErrorWith::new(buffer, MemoryRefused::register(reason)));
         }
         Ok(Region {
             state: MrState::Registering,
@@ -90,7 +88,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         change: Change<P, B>,
         policy: Policy,
         traffic: Traffic,
-    ) -> Result<(), (Change<P, B>, MemoryRefused)> {
+    ) -> Result<(), ErrorWith<Change<P, B>, MemoryRefused>> {
         let next = self
             .request_rule(Input::Reregister)
             .and_then(|next| self.old.as_ref().map_or(Ok(()), |old| change.check(&old.pd)).map(|()| next))
@@ -103,7 +101,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 self.set_state(next);
                 Ok(())
             }
-            Err(reason) => Err((change, self.refused(MemoryRequest::Reregister, reason))),
+            Err(reason) => Err(ErrorWith::new(change, self.refused(MemoryRequest::Reregister, reason))),
         }
     }
 

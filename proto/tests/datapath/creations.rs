@@ -1,12 +1,12 @@
 //! The errors of creations: their texts, their errnos, and the checks of capacities.
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{
     Caps, CreateCall, CreateError, CreateReason, DeviceName, DrainError, Maxima, ModifyError, ModifyReason, OfDevice,
     PostCall, PostError, PostReason, SrqCaps, Unpolled, Unposted,
 };
 use cmid_proto::memory::{self, MemoryError, MemoryReason, MemoryRequest, MemoryTarget};
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::device::Piece;
 
@@ -98,7 +98,10 @@ fn the_other_errors_of_a_closure_convert_and_keep_their_text() {
     let of = |error: CreateError| (error.call(), error.to_string(), error.errno());
     assert_eq!(of(Errno::EPERM.into()), (None, "EPERM".into(), Errno::EPERM));
     assert_eq!(of(post.into()), (None, post.to_string(), Errno::EINVAL));
-    assert_eq!(of((vec![0_u8], registered).into()), (None, registered.to_string(), Errno::ENOMEM));
+    assert_eq!(
+        of(ErrorWith { given: vec![0_u8], error: registered }.into()),
+        (None, registered.to_string(), Errno::ENOMEM)
+    );
 }
 
 #[test]
@@ -122,12 +125,12 @@ fn an_attach_closure_returns_each_error_of_the_data_path_with_its_reason() {
         reason: MemoryReason::NoBlock,
     }
     .into();
-    let unposted = || Unposted::<Piece> { error: post, blocks: None };
+    let unposted = || Unposted::<Piece> { error: post, given: None };
     for (error, reason) in [
         (CreateError::from(post), CreateReason::Post(post)),
         (unposted().into(), CreateReason::Post(post)),
         (modify.into(), CreateReason::Modify(modify)),
-        ((vec![0_u8], memory).into(), CreateReason::Register(memory)),
+        (ErrorWith { given: vec![0_u8], error: memory }.into(), CreateReason::Register(memory)),
         (Errno::ENOMEM.into(), CreateReason::Device(Errno::ENOMEM)),
     ] {
         assert_eq!((error.call(), error.reason()), (None, reason));

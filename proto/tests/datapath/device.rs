@@ -13,7 +13,7 @@ use cmid_proto::datapath::{
     Unpolled,
 };
 use cmid_proto::memory::{self, PdState};
-use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, ErrorWith, IdKey, Outcome, Pollable, RawEvent};
 
 /// A call.
 #[derive(Debug, PartialEq, Eq)]
@@ -269,11 +269,11 @@ impl ProtectionDomain for Pd {
         _: impl Into<Plain>,
         block_len: usize,
         _: Access,
-    ) -> Result<Pool<Piece>, (Plain, memory::MemoryError)> {
+    ) -> Result<Pool<Piece>, ErrorWith<Plain, memory::MemoryError>> {
         Pool::of(1, [Ok(Piece(vec![0; block_len]))]).map_err(|_| unreachable!("a block can be had"))
     }
 
-    fn register(&self, _: impl Into<Plain>, _: Access) -> Result<Bytes, (Plain, memory::MemoryError)> {
+    fn register(&self, _: impl Into<Plain>, _: Access) -> Result<Bytes, ErrorWith<Plain, memory::MemoryError>> {
         Ok(Bytes([0; 9]))
     }
 

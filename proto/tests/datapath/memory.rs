@@ -1,8 +1,8 @@
 //! Memory of the device that records its calls.
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{Access, Flag, MemoryRegion, MemoryWindow, Part, Reregistered};
 use cmid_proto::memory::{self, Change, MrState, Policy, Returned, Way};
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::device::{Bytes, Mw, Pd, Piece, Plain};
 
@@ -77,7 +77,7 @@ impl MemoryRegion for Bytes {
         Reregistered { result: Ok(Way::Anew), buffer: change.buffer }
     }
 
-    fn deregister(self) -> Result<Returned<Plain>, (Self, memory::MemoryError)> {
+    fn deregister(self) -> Result<Returned<Plain>, ErrorWith<Self, memory::MemoryError>> {
         Ok(Returned { buffer: Plain(self.0.to_vec()), other: None })
     }
 }
@@ -93,7 +93,7 @@ impl MemoryWindow for Mw {
         8
     }
 
-    fn dealloc(self) -> Result<Vec<Part<Piece>>, (Self, Errno)> {
+    fn dealloc(self) -> Result<Vec<Part<Piece>>, ErrorWith<Self, Errno>> {
         Ok(Vec::new())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, Limits, RefuseReason, Refused, Request, RequestKind, State, Time};
+use cmid_proto::{Acks, CmEvent, Errno, ErrorWith, Limits, RefuseReason, Refused, Request, RequestKind, State, Time};
 
 use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC, accept, cm, connect, to};
 
@@ -113,12 +113,12 @@ fn an_id_that_finds_no_room_is_given_back() {
     let other = two.id(None);
     one.report(id, CmEvent::AddrChange);
     let (released, _) = one.core.release(id).unwrap();
-    let (refused, released) = two.core.adopt(released).unwrap_err();
+    let ErrorWith { given: released, error: refused } = two.core.adopt(released).unwrap_err();
     assert_eq!(refused, Refused::Full("ids"));
     two.core.check();
     two.does(other, Request::Destroy);
     let channel = two.channel(Acks::Explicit);
-    let (refused, released) = two.core.adopt(released).unwrap_err();
+    let ErrorWith { given: released, error: refused } = two.core.adopt(released).unwrap_err();
     assert_eq!(refused, Refused::Full("channels"));
     two.core.check();
     two.closes(channel).unwrap();

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use cmid_proto::Errno;
 use cmid_proto::memory::{
     Access, Buffer, Change, Changes, Code, Ended, Fallback, Keys, MemoryCall, MemoryOutcome, MemoryReason, MrState, Pd,
     Policy, Provider, Region, Reply, Settled, Traffic, Valid, Way,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::grid::grid;
 
@@ -147,7 +147,7 @@ fn trials() -> impl Iterator<Item = Trial> {
 /// A region with the old memory in the old PD, and the requested change.
 fn registered(old: &Domain, new: &Domain, flags: Changes) -> (Mr, Change<Domain, Memory>) {
     let made = Region::register(old.clone(), Memory("old"), Access::LOCAL_WRITE);
-    let mut region: Mr = made.map_err(|(_, refused)| refused).unwrap();
+    let mut region: Mr = made.unwrap();
     let ended = region.handle_outcome(MemoryOutcome::Registered(Ok((1, BEFORE)))).unwrap();
     assert!(matches!(ended, Some(Ended::Registered(_))), "it is not registered");
     let change = Change {
@@ -170,7 +170,9 @@ fn uses(pd: &Domain) -> String {
 fn in_flight(flags: Changes) -> (String, Vec<String>) {
     let (old, new) = pds();
     let (mut region, change) = registered(&old, &new, flags);
-    let Err((change, refused)) = region.reregister(change, Policy::default(), Traffic::InFlight) else {
+    let Err(ErrorWith { given: change, error: refused }) =
+        region.reregister(change, Policy::default(), Traffic::InFlight)
+    else {
         panic!("a re-registration in flight was not refused");
     };
     let back = change.buffer.map_or("–", |memory| memory.0).to_owned();
@@ -189,7 +191,7 @@ fn run(flags: Changes, trial: Trial) -> Left {
     let (mut region, change) = registered(&old, &new, flags);
     let fallback = if trial.course == Course::NotWanted { Fallback::None } else { Fallback::Anew };
     let policy = Policy { fallback, provider: trial.provider };
-    region.reregister(change, policy, Traffic::Quiet).map_err(|(_, refused)| refused).unwrap();
+    region.reregister(change, policy, Traffic::Quiet).unwrap();
     let ended = region.run(|call| answer(trial, &call)).unwrap();
     let Some(Ended::Reregistered(Settled { result, buffer })) = ended else { panic!("it has not ended") };
     let valid = result.map_or_else(|failure| failure.valid, |_: Way| Valid::New);

@@ -293,6 +293,6 @@ fn an_id_for_which_there_is_no_room_can_be_adopted_later() {
     let refused = to.adopt(released_id).unwrap_err();
     assert!(matches!(refused.error, Error::Refused(Refused::Full("ids"))));
     to.destroy(last.unwrap(), Time::NEVER).unwrap();
-    let id = to.adopt(refused.released_id.unwrap()).unwrap();
+    let id = to.adopt(refused.given.unwrap()).unwrap();
     assert_eq!(to.core().state(id), Some(State::Bound));
 }

@@ -69,7 +69,7 @@ fn an_id_whose_channel_cannot_be_waited_for_is_not_adopted_and_is_destroyed() {
     let released_id = from.release(id).unwrap();
     to.poller().refuses.set(Some(Errno::ENOMEM));
     let refused = to.adopt(released_id).unwrap_err();
-    assert_eq!((refused.error.errno(), refused.released_id.is_none()), (Errno::ENOMEM, true));
+    assert_eq!((refused.error.errno(), refused.given.is_none()), (Errno::ENOMEM, true));
     assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);
     is_empty(&to);
 }

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use cmid_proto::memory::{self, Code, MemoryStep, MrState, PdState, Valid};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, FailureCause, Fault, Flow, GroupKey, IdKey, Limits,
-    PortSpace, PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
+    Acks, ChannelKey, CmEvent, Core, Errno, Error, ErrorWith, Failure, FailureCause, Fault, Flow, GroupKey, IdKey,
+    Limits, PortSpace, PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
 };
 
 use cmid_proto::handshake::HandshakeError;
@@ -301,9 +301,12 @@ fn chain(error: &dyn std::error::Error) -> Vec<String> {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
 }
 
+/// A value without a text and a `Debug` form.
+struct Blank;
+
 #[test]
 fn a_chain_of_errors_prints_each_text_once() {
-    use cmid_proto::datapath::{BatchError, CreateCall, CreateError, ModifyError, ModifyReason, Unposted};
+    use cmid_proto::datapath::{BatchError, CreateCall, CreateError, ModifyError, ModifyReason};
     use cmid_proto::datapath::{DrainError, PostCall, PostError, PostReason, Unpolled};
 
     let id = IdKey::from_parts(0, 5, 2).unwrap();
@@ -321,12 +324,12 @@ fn a_chain_of_errors_prints_each_text_once() {
         Box::new(HandshakeError::from(Error::from(failure))),
         Box::new(std::io::Error::from(HandshakeError::from(Error::from(failure)))),
         Box::new(created),
-        Box::new(CreateError::from((Vec::<u8>::new(), memory::MemoryError::register(Errno::ENOMEM, 4096, Some(1))))),
+        Box::new(CreateError::from(memory::MemoryError::register(Errno::ENOMEM, 4096, Some(1)))),
         Box::new(CreateError::from(ModifyError { num: 9, reason: ModifyReason::Device(Errno::EIO) })),
         Box::new(memory::MemoryError::from(memory)),
         Box::new(post),
         Box::new(BatchError { posted: 3, error: post }),
-        Box::new(Unposted::<()> { error: post, blocks: None }),
+        Box::new(ErrorWith::<_, PostError>::new(Blank, post)),
         Box::new(DrainError::TimedOut(Unpolled::default())),
     ];
     for error in &errors {
@@ -336,4 +339,6 @@ fn a_chain_of_errors_prints_each_text_once() {
     let own = std::io::Error::other("7 of 9".parse::<u8>().unwrap_err());
     let passed = HandshakeError::Attach(Box::new(own));
     assert_eq!(chain(&passed), ["invalid digit found in string"]);
+    let held = ErrorWith::<_, HandshakeError>::new(Blank, passed);
+    assert_eq!((chain(&held), format!("{held:?}")), (chain(&held.error), format!("{:?}", held.error)));
 }

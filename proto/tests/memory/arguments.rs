@@ -1,9 +1,9 @@
 //! Requests that are refused without a call to the device.
 
-use cmid_proto::Errno;
 use cmid_proto::memory::{
     Access, Buffer, Change, MemoryOutcome, MemoryReason, MemoryRequest, MemoryTarget, MrState, Policy, Traffic,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
 
@@ -24,7 +24,8 @@ fn the_flags_are_those_of_what_is_to_change() {
 #[test]
 fn a_change_takes_another_type_of_pd_or_comes_back() {
     let change: SmallChange = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
-    let (back, reason) = change.clone().try_map_pd(|_| Err::<u8, _>(MemoryReason::Gone)).unwrap_err();
+    let ErrorWith { given: back, error: reason } =
+        change.clone().try_map_pd(|_| Err::<u8, _>(MemoryReason::Gone)).unwrap_err();
     assert_eq!((back, reason), (change.clone(), MemoryReason::Gone));
     let mapped = change.try_map_pd(|pd| Ok::<_, MemoryReason>(pd.0)).unwrap();
     assert_eq!(mapped, Change { buffer: Some(Bytes(2)), pd: Some(1), access: Some(LOCAL) });
@@ -50,7 +51,7 @@ fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
         (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, MemoryReason::RemoteWithoutLocalWrite),
     ];
     for (buffer, access, reason) in cases {
-        let (back, refused) = Region::register(Use(0), buffer.clone(), access).unwrap_err();
+        let ErrorWith { given: back, error: refused } = Region::register(Use(0), buffer.clone(), access).unwrap_err();
         assert_eq!((back, refused.reason, refused.errno()), (buffer, reason, Errno::EINVAL));
         assert_eq!((refused.request, refused.target), (MemoryRequest::Register, MemoryTarget::Mr(None)));
     }
@@ -81,7 +82,8 @@ fn a_change_that_cannot_be_is_refused_and_comes_back() {
         let mut region = registered();
         let before = region.clone();
         for traffic in [Traffic::Quiet, Traffic::InFlight] {
-            let (back, refused) = region.reregister(change.clone(), Policy::default(), traffic).unwrap_err();
+            let ErrorWith { given: back, error: refused } =
+                region.reregister(change.clone(), Policy::default(), traffic).unwrap_err();
             assert_eq!((back, refused.reason, refused.errno()), (change.clone(), reason, Errno::EINVAL));
             assert_eq!(region, before);
         }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use cmid_proto::Errno;
 use cmid_proto::memory::rules::{Cell, Input, MR};
 use cmid_proto::memory::{
     Change, Ended, Fallback, MemoryFault, MemoryOutcome, MemoryReason, MemoryRefused, MemoryTarget, MrState, Policy,
     Provider, Reply, Traffic,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::small::{Bytes, Call, KEYS, Region, Use, changes, policies, registering};
 
@@ -106,10 +106,12 @@ impl RegionInState {
         };
         match step {
             Step::Reregister(change, policy) => {
-                self.region.reregister(change.clone(), policy, Traffic::Quiet).map_err(|(back, reason)| {
-                    assert_eq!(back, change);
-                    refused(reason)
-                })?;
+                self.region.reregister(change.clone(), policy, Traffic::Quiet).map_err(
+                    |ErrorWith { given: back, error: reason }| {
+                        assert_eq!(back, change);
+                        refused(reason)
+                    },
+                )?;
                 self.policy = policy;
                 self.moves = change.buffer.is_some();
             }

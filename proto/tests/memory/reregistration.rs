@@ -3,11 +3,11 @@
 
 use std::rc::Rc;
 
-use cmid_proto::Errno;
 use cmid_proto::memory::{
     self, Change, Ended, Keys, MemoryFailure, MemoryOutcome, MemoryReason, MemoryStep, MrState, Policy, Provider,
     Region, Reply, Settled, Traffic, Valid, Way,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::ledger::{Counted, Freed, Memory, Use};
 use crate::rules::{
@@ -64,7 +64,8 @@ impl RegionFixture {
         let (before, uses) = (self.snapshot(), self.uses());
         let change = self.change(flags);
         let requested = format!("{change:?}");
-        let (back, refused) = self.region.reregister(change, Policy::default(), traffic).unwrap_err();
+        let ErrorWith { given: back, error: refused } =
+            self.region.reregister(change, Policy::default(), traffic).unwrap_err();
         assert_eq!((format!("{back:?}"), refused.reason), (requested, reason));
         drop(back);
         self.freed.borrow_mut().retain(|&name| name != "new");

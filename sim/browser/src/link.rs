@@ -30,7 +30,7 @@ pub(crate) type Connection = Session<Attached>;
 pub(crate) fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Attached, CreateError> {
     let timeout = Some(AckTimeout::at_least(REPEATS));
     let mut parts = device.qp(to).attrs(QpAttrs { timeout, ..QpAttrs::default() }).attach()?;
-    let mr = parts.pd.register(vec![0; 16], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+    let mr = parts.pd.register(vec![0; 16], Access::LOCAL_WRITE)?;
     receive(&mut parts, &mr)?;
     Ok((parts, mr))
 }

@@ -5,10 +5,11 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
+use cmid_proto::ErrorWith;
 use cmid_proto::datapath::{
     self, Access, Lent, Memory as _, MemoryRegion as _, Part, Parts, Pool, PostReason, Remote, Returns, SendFlags, Sge,
 };
-use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
+use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 
 use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
@@ -33,21 +34,20 @@ impl Piece {
         buffer: Buffer,
         len: usize,
         access: Access,
-    ) -> Result<Pool<Piece>, (Buffer, MemoryError)> {
-        let refused =
-            |reason| MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason };
+    ) -> Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>> {
+        let refused = |buffer, reason| ErrorWith::new(buffer, MemoryRefused::register(reason));
         if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
-            return Err((buffer, refused(MemoryReason::PeersWriteToPool).into()));
+            return Err(refused(buffer, MemoryReason::PeersWriteToPool));
         }
         if len == 0 || len >= u32::MAX as usize || buffer.len() < len {
-            return Err((buffer, refused(MemoryReason::NoBlock).into()));
+            return Err(refused(buffer, MemoryReason::NoBlock));
         }
         // Others could register the memory, with other rights.
-        let buffer = buffer.unshared().map_err(|buffer| (buffer, refused(MemoryReason::SharedPool).into()))?;
+        let buffer = buffer.unshared().map_err(|buffer| refused(buffer, MemoryReason::SharedPool))?;
         let (blocks, whole, shared) = (buffer.len() / len, buffer.len(), buffer.share());
         let register = |range: Range<usize>| -> Result<Arc<[Mr]>, MemoryError> {
             let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access | Access::LOCAL_WRITE));
-            mrs.map(|registered| registered.map_err(|(_, error)| error)).collect()
+            mrs.map(|registered| Ok(registered?)).collect()
         };
         let pool = if access.contains(Access::MW_BIND) {
             // Soft-RoCE checks the rights of a window and not its range, so the key of a window reaches all of its MR.
@@ -57,7 +57,7 @@ impl Piece {
             let of = |mrs| Pool::of(blocks, (0..blocks).map(|block| Ok(Piece::of(&mrs, block * len, len))));
             register(0..whole).and_then(of)
         };
-        pool.map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
+        pool.map_err(|error| ErrorWith::new(Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
     }
 
     fn of(mrs: &Arc<[Mr]>, offset: usize, len: usize) -> Self {

@@ -3,12 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{self, Flag, Length, MemoryRegion, OfPd, PostReason, Sge};
 use cmid_proto::memory::{
     self, Access, Ended, Fallback, MemoryCall, MemoryError, MemoryFault, MemoryOutcome, MemoryRefused, MemoryRequest,
     MemoryTarget, MrState, Policy, Region, Returned, Traffic, Way,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::buffer::Buffer;
 use crate::data::bytes::{Slice, SliceMut};
@@ -43,19 +43,17 @@ pub(crate) struct Owned {
 }
 
 impl Mr {
-    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Mr, (Buffer, MemoryError)> {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Mr, ErrorWith<Buffer, MemoryError>> {
         let (fabric, device) = (&pd.fabric, pd.device);
         fabric.shared().sweep();
         let pd = match pd.acquire() {
             Ok(pd) => pd,
-            Err(refused) => return Err((buffer, refused.into())),
+            Err(refused) => return Err(ErrorWith::new(buffer, refused)),
         };
         let shared = fabric.shared();
         let weak = fabric.weak();
-        let mut machine = match Machine::register(pd, buffer.lend(shared, &weak), access) {
-            Ok(machine) => machine,
-            Err((lent, refused)) => return Err((Buffer::given_back(&lent, shared), refused.into())),
-        };
+        let mut machine = Machine::register(pd, buffer.lend(shared, &weak), access)
+            .map_err(|failed| ErrorWith::new(Buffer::given_back(&failed.given, shared), failed.error))?;
         let ended = machine.run(|call| shared.make(device, &call));
         match ended {
             Ok(Some(Ended::Registered(_))) => {
@@ -66,10 +64,10 @@ impl Mr {
                 let buffer = Buffer::given_back(&lent, shared);
                 let limit = shared.with(|world| world.config.lock_limit);
                 let error = MemoryError::register(errno, buffer.len(), limit);
-                Err((buffer, error))
+                Err(ErrorWith::new(buffer, error))
             }
-            Ok(_) => Err((Buffer::from([]), impossible(MemoryRequest::Register, &machine).into())),
-            Err(fault) => Err((Buffer::from([]), fault.into())),
+            Ok(_) => Err(ErrorWith::new(Buffer::from([]), impossible(MemoryRequest::Register, &machine))),
+            Err(fault) => Err(ErrorWith::new(Buffer::from([]), fault)),
         }
     }
 
@@ -211,14 +209,14 @@ impl MemoryRegion for Mr {
         shared.sweep();
         let change = match change.try_map_pd(Pd::acquire) {
             Ok(change) => change,
-            Err((change, error)) => return refused(change.buffer, error),
+            Err(ErrorWith { given: change, error }) => return refused(change.buffer, error),
         };
         let weak = self.fabric.weak();
         let buffer = change.buffer.map(|buffer| buffer.lend(shared, &weak));
         let change = memory::Change { buffer, pd: change.pd, access: change.access };
         let mut machine = self.own.machine(shared);
         let traffic = traffic(&machine, shared);
-        if let Err((change, error)) = machine.reregister(change, policy, traffic) {
+        if let Err(ErrorWith { given: change, error }) = machine.reregister(change, policy, traffic) {
             return refused(change.buffer.map(|lent| Buffer::given_back(&lent, shared)), error);
         }
         match machine.run(|call| shared.make(self.own.device, &call)) {
@@ -231,12 +229,9 @@ impl MemoryRegion for Mr {
         }
     }
 
-    fn deregister(self) -> Result<Returned<Buffer>, (Mr, MemoryError)> {
+    fn deregister(self) -> Result<Returned<Buffer>, ErrorWith<Mr, MemoryError>> {
         self.fabric.shared().sweep();
-        match self.own.deregister(self.fabric.shared()) {
-            Ok(returned) => Ok(returned),
-            Err(error) => Err((self, error)),
-        }
+        self.own.deregister(self.fabric.shared()).map_err(|error| ErrorWith::new(self, error))
     }
 }
 

@@ -4,11 +4,11 @@ use std::mem;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Access, Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, Sge, WcOpcode,
+    Access, Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostCall, PostReason, Sge, Unposted, WcOpcode,
 };
 use cmid_proto::memory::{self, Pd as _};
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::action::{Action, Command, Local};
 use crate::data::blocks::{self, Piece, loaded_part};
@@ -93,29 +93,27 @@ impl MemoryWindow for Mw {
     /// # Errors
     /// `EIO` after the device is removed
     /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
-    fn dealloc(mut self) -> Result<Vec<Part<Piece>>, (Mw, Errno)> {
+    fn dealloc(mut self) -> Result<Vec<Part<Piece>>, ErrorWith<Mw, Errno>> {
         let deallocated = self.fabric.with(|world| {
             if world.queues.may_execute(&self.requests) {
                 return Err(Errno::EBUSY);
             }
             world.ibv_dealloc_mw(self.pd.device, self.no)
         });
-        match deallocated {
-            Ok(()) => {
-                self.over = true;
-                // What cannot be settled now goes as if the window were dropped.
-                let mut own = Vec::new();
-                for mut lent in mem::take(&mut self.parts) {
-                    if lent.settle(&self.pd) {
-                        own.push(loaded_part(lent.part));
-                    } else {
-                        self.parts.push(lent);
-                    }
-                }
-                Ok(own)
-            }
-            Err(errno) => Err((self, errno)),
+        if let Err(errno) = deallocated {
+            return Err(ErrorWith::new(self, errno));
         }
+        self.over = true;
+        // What cannot be settled now goes as if the window were dropped.
+        let mut own = Vec::new();
+        for mut lent in mem::take(&mut self.parts) {
+            if lent.settle(&self.pd) {
+                own.push(loaded_part(lent.part));
+            } else {
+                self.parts.push(lent);
+            }
+        }
+        Ok(own)
     }
 }
 
@@ -194,7 +192,7 @@ impl Qp {
         mw: &mut Mw,
         part: Part<Piece>,
         access: Access,
-    ) -> Result<(), (PostReason, Option<Part<Piece>>)> {
+    ) -> Result<(), Unposted<Piece>> {
         let checked = part.place(access.lets_peers_write()).map(drop);
         let posted = checked.and_then(|()| {
             let Sge { mr, offset, len } = blocks::sge(&part, self.pd().ok()).ok_or(PostReason::NotRegistered)?;
@@ -203,9 +201,9 @@ impl Qp {
         match posted {
             Ok(()) | Err(PostReason::Device(_)) => {
                 mw.parts.push(LentPart { rkey: mw.rkey, part, is_written: access.lets_peers_write() });
-                posted.map_err(|reason| (reason, None))
+                posted.map_err(|reason| ErrorWith::new(None, self.error(PostCall::Bind, reason)))
             }
-            Err(reason) => Err((reason, Some(part))),
+            Err(reason) => Err(ErrorWith::new(Some(part.into()), self.error(PostCall::Bind, reason))),
         }
     }
 

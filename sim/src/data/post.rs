@@ -143,7 +143,7 @@ impl QueuePair for Qp {
         let mut one = vec![SendWr { wr_id, op, sges: sges.into(), flags }];
         let posted = self.post_sends_blocks(&mut one);
         let blocks = one.pop().map(|request| request.sges);
-        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, blocks })
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
     }
 
     fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
@@ -173,7 +173,7 @@ impl QueuePair for Qp {
         let mut one = vec![(wr_id, blocks.into())];
         let posted = self.post_recvs_blocks(&mut one);
         let blocks = one.pop().map(|(_, parts)| parts);
-        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, blocks })
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
     }
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
@@ -200,10 +200,7 @@ impl QueuePair for Qp {
         part: L,
         access: Access,
     ) -> Result<(), Unposted<Piece>> {
-        self.bind_block(wr_id, window, part.into(), access).map_err(|(reason, part)| Unposted {
-            error: self.error(PostCall::Bind, reason),
-            blocks: part.map(Parts::from),
-        })
+        self.bind_block(wr_id, window, part.into(), access)
     }
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
@@ -233,7 +230,7 @@ impl Qp {
             .with(|world| world.queues.pairs.get(&self.no).map_or((0, 0), |pair| (pair.sequence, pair.posted_receives)))
     }
 
-    fn error(&self, call: PostCall, reason: PostReason) -> PostError {
+    pub(super) fn error(&self, call: PostCall, reason: PostReason) -> PostError {
         PostError::new(call, self.no.num, reason)
     }
 

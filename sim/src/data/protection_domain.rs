@@ -2,6 +2,7 @@
 
 use std::iter;
 
+use cmid_proto::ErrorWith;
 use cmid_proto::datapath::{Access, AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{MemoryError, PdState};
 
@@ -22,7 +23,7 @@ impl ProtectionDomain for Pd {
 
     /// # Errors
     /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
-    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, MemoryError)> {
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, ErrorWith<Buffer, MemoryError>> {
         Mr::register(self, buffer.into(), access)
     }
 
@@ -32,7 +33,7 @@ impl ProtectionDomain for Pd {
         buffer: impl Into<Buffer>,
         block_len: usize,
         access: Access,
-    ) -> Result<Pool<Piece>, (Buffer, MemoryError)> {
+    ) -> Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>> {
         let pds: Vec<_> = iter::once(self).chain(others).collect();
         Piece::pool(&pds, buffer.into(), block_len, access)
     }

@@ -110,7 +110,7 @@ impl SharedReceiveQueue for Srq {
         let mut one = vec![(wr_id, blocks.into())];
         let posted = self.post_recvs_blocks(&mut one);
         let blocks = one.pop().map(|(_, parts)| parts);
-        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, blocks })
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
     }
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {

@@ -59,7 +59,7 @@ impl Link {
         let pd = device.alloc_pd(to.id())?;
         let cq = device.create_cq(to.id(), (2 * window + SENDS) as u32)?;
         let memory = vec![0; (window + SENDS) * packet];
-        let mr = pd.register(memory, Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(memory, Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: (SENDS + window) as u32, max_recv_wr: window as u32, ..Caps::default() };
         let qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         let mut link = Link {
@@ -81,12 +81,8 @@ impl Link {
         self.qp.post_recv(slot as u64, self.mr.sge(at..at + self.packet)).unwrap();
     }
 
-    fn memory(&self, bytes: Vec<u8>, access: Access) -> Mr {
-        self.pd.register(bytes, access).map_err(|(_, error)| error).unwrap()
-    }
-
     fn read(&mut self, at: Remote, len: usize) {
-        let mr = self.memory(vec![0; len], Access::LOCAL_WRITE);
+        let mr = self.pd.register(vec![0; len], Access::LOCAL_WRITE).unwrap();
         self.qp.post_send(SendWr::read(READ, mr.sge(0..len), at)).unwrap();
         self.reading.push_back((mr, len));
     }
@@ -258,7 +254,7 @@ impl Side {
                 Received::Taken => {
                     link.receive(slot);
                     // It may be deregistered: the peer has read it.
-                    link.offered.pop_front().unwrap().deregister().map_err(|(_, error)| error).unwrap();
+                    link.offered.pop_front().unwrap().deregister().unwrap();
                 }
                 Received::Control => link.receive(slot),
                 Received::Goodbye => {
@@ -275,7 +271,7 @@ impl Side {
         // One slot is kept for packets without messages.
         while let (true, Some(message)) = (link.free.len() > 1, self.outbox.front()) {
             if message.len() > messages.message_max() {
-                let mr = link.memory(message.clone(), Access::REMOTE_READ);
+                let mr = link.pd.register(message.clone(), Access::REMOTE_READ).unwrap();
                 match messages.offer(message.len() as u64, mr.remote(0), now) {
                     Ok(packet) => link.send(&packet, &[]),
                     Err(NotSent::NoCredit) => break,

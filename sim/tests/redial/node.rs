@@ -44,7 +44,7 @@ impl Link {
     fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Link, CreateError> {
         let pd = device.alloc_pd(to.id())?;
         let cq = device.create_cq(to.id(), 64)?;
-        let mr = pd.register(vec![0; 8 * (RECVS + 1)], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(vec![0; 8 * (RECVS + 1)], Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: 8, max_recv_wr: RECVS as u32, ..Caps::default() };
         let qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         let mut link = Link { qp, cq, mr, _pd: pd, in_flight: 0 };

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
     Block, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, Part, Parts, Pool, PostReason,
     ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason};
+use cmid_proto::{Errno, ErrorWith};
 use cmid_sim::{Access, Buffer, Caps, Completion, Config, Cq, Pd, Piece, Remote, WcStatus};
 
 use crate::common::{Env, Equipment, Pair, SECOND};
@@ -41,7 +41,7 @@ fn done(env: &Env, cq: &mut Cq) -> Completion {
 }
 
 fn reason(refused: cmid_proto::datapath::Unposted<Piece>) -> (PostReason, Option<usize>) {
-    (refused.error.reason(), refused.blocks.map(|blocks| blocks.len()))
+    (refused.error.reason(), refused.given.map(|blocks| blocks.len()))
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_is_refused_comes_back_with_the_reason() {
         )
     );
     c.qp.reclaim(&sent).unwrap();
-    c.qp.post_send_blocks(SendWr::send(3, error.blocks.unwrap())).unwrap();
+    c.qp.post_send_blocks(SendWr::send(3, error.given.unwrap())).unwrap();
 }
 
 #[test]
@@ -240,8 +240,8 @@ fn a_pool_needs_a_block_and_lets_no_peer_write() {
     let mut env = Env::new();
     let pair = env.established_with_qps();
     let pd = &pair.client_qp.pd;
-    let why = |refused: Result<Pool<Piece>, (Buffer, MemoryError)>| match refused.unwrap_err() {
-        (buffer, MemoryError::Refused(refused)) => (buffer.len(), refused.reason),
+    let why = |refused: Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>>| match refused.unwrap_err() {
+        ErrorWith { given: buffer, error: MemoryError::Refused(refused) } => (buffer.len(), refused.reason),
         other => panic!("{other:?}"),
     };
     assert_eq!(why(pd.pool(vec![0; 15], 16, LOCAL)), (15, MemoryReason::NoBlock));

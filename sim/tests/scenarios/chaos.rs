@@ -32,10 +32,6 @@ struct Peer {
     to: Option<Datagram>,
 }
 
-fn register(pd: &Pd, len: usize, access: Access) -> Result<Mr, cmid_proto::Errno> {
-    pd.register(vec![0; len], access).map_err(|(_, error)| error.errno())
-}
-
 struct Actor {
     side: Side,
     ids: Vec<IdKey>,
@@ -135,11 +131,11 @@ impl Actor {
         let device = &mut self.side.device;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;
-        let mr = register(&pd, 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let mr = pd.register([0; 16], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let mut qp = device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, mr.sge(0..16))?;
         let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), Remote { addr: mr.addr(), rkey: mr.rkey() }));
-        let room = register(&pd, 64, Access::LOCAL_WRITE)?;
+        let room = pd.register([0; 64], Access::LOCAL_WRITE)?;
         self.stations.push(Peer { pd, _cq: cq, qp, mr: room, to: None });
         Ok(posted?)
     }

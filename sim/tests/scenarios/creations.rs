@@ -154,7 +154,7 @@ fn create(device: &mut SimDevice, (channel, id): (ChannelKey, IdKey), pd: &Pd, o
             device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])
         }
         Resource::Pd => device.alloc_pd(id).map(drop).map_err(errno),
-        Resource::Mr => pd.register(vec![0; 8], Access::empty()).map(drop).map_err(|(_, error)| error.errno()),
+        Resource::Mr => pd.register(vec![0; 8], Access::empty()).map(drop).map_err(Errno::from),
         Resource::Mw => pd.alloc_mw().map(drop).map_err(errno),
         Resource::CompChannel => {
             let nic = device.device_of(id).map_err(errno)?;

@@ -9,7 +9,7 @@ use cmid_proto::memory::MemoryError;
 use std::net::IpAddr;
 
 use cmid_proto::datapath::Attaching;
-use cmid_proto::{CmEvent, ConnParam, Errno, Transport};
+use cmid_proto::{CmEvent, ConnParam, Errno, ErrorWith, Transport};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcStatus};
 
 use crate::common::{Env, Pair, SECOND, Side, ip, why};
@@ -96,12 +96,12 @@ fn refused_posts_are_flushed_in_the_error_state() {
     env.host.fail_next_doorbell(REFUSED);
     assert!(c.qp.post_recv(2, here.sge(0..8)).is_err());
     env.client.disconnect(pair.client).unwrap();
-    let here = here.deregister().unwrap_err().0;
+    let here = here.deregister().unwrap_err().given;
     assert_eq!((polled(&env, &mut c.send_cq), polled(&env, &mut c.recv_cq)), (vec![], vec![]));
     // It can be refused in the error state, too.
     env.host.fail_next_doorbell(REFUSED);
     assert!(c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).is_err());
-    let here = here.deregister().unwrap_err().0;
+    let here = here.deregister().unwrap_err().given;
     assert_eq!(polled(&env, &mut c.send_cq), []);
     c.qp.post_send(SendWr::write(4, here.sge(0..8), remote(&there))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(4, FLUSHED)]);
@@ -116,7 +116,7 @@ fn the_memory_of_a_refused_post_comes_back_with_the_end_of_its_qp() {
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     env.host.fail_next_doorbell(REFUSED);
     assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).is_err());
-    let here = here.deregister().unwrap_err().0;
+    let here = here.deregister().unwrap_err().given;
     env.client.device.destroy_qp(pair.client).unwrap();
     drop(pair.client_qp.qp);
     assert_eq!(here.deregister().unwrap().buffer, [1; 64]);
@@ -132,7 +132,7 @@ fn a_refused_receive_is_taken_after_the_next_doorbell() {
     assert!(s.qp.post_recv(1, there.sge(0..8)).is_err());
     c.qp.post_send(SendWr::send(7, here.sge(0..8))).unwrap();
     assert_eq!(polled(&env, &mut s.recv_cq), []);
-    let (there, error) = there.deregister().unwrap_err();
+    let ErrorWith { given: there, error } = there.deregister().unwrap_err();
     assert!(matches!(error, MemoryError::Refused(_)), "{error}");
     s.qp.post_recv(2, there.sge(8..16)).unwrap();
     c.qp.post_send(SendWr::send(8, here.sge(0..8))).unwrap();
@@ -149,7 +149,7 @@ fn a_refused_receive_of_a_shared_queue_is_taken_after_the_next_doorbell() {
     env.host.fail_next_doorbell(REFUSED);
     assert!(srq.post_recv(1, there.sge(0..8)).is_err());
     assert_eq!(srq.unpolled(), 1);
-    let there = there.deregister().unwrap_err().0;
+    let there = there.deregister().unwrap_err().given;
     srq.post_recv(2, there.sge(0..8)).unwrap();
     assert!(srq.post_recv(3, there.sge(0..8)).is_err());
     drop(srq);

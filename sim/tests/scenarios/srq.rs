@@ -5,7 +5,7 @@ use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
     SrqCaps,
 };
-use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
+use cmid_proto::{CmEvent, Datagram, Errno, ErrorWith, IdKey};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, GRH_LEN, PdState, Qp, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, why};
@@ -68,7 +68,7 @@ fn unpolled_receives_of_a_destroyed_qp_come_later_or_never() {
             memory.deregister().unwrap();
         } else {
             // It is lost, and pins its memory as long as the SRQ is there.
-            let (memory, error) = memory.deregister().unwrap_err();
+            let ErrorWith { given: memory, error } = memory.deregister().unwrap_err();
             assert_eq!(error.errno(), Errno::EBUSY);
             drop(srq);
             memory.deregister().unwrap();

@@ -173,7 +173,7 @@ fn registers(node: &Node) -> Result<(), Errno> {
     drive.bind(id, node.addr(9)).map_err(|error| error.errno())?;
     let made = drive.attach_qp(id, |device, to| {
         let pd = device.alloc_pd(to.id())?;
-        pd.register(vec![0; 8], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        pd.register(vec![0; 8], Access::LOCAL_WRITE)?;
         Ok::<_, CreateError>(())
     });
     made.map_err(|error| error.errno())

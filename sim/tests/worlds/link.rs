@@ -44,7 +44,7 @@ impl Link {
         let pd = device.alloc_pd(to.id())?;
         let cq = device.create_cq(to.id(), 64)?;
         let bytes = vec![0; range(RECEIVES + SENDS).start];
-        let mr = pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let mr = pd.register(bytes, Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: 16, max_recv_wr: 16, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         let timeout = Some(AckTimeout::at_least(REPEATS));

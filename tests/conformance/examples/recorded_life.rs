@@ -66,7 +66,7 @@ fn life<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     is(b.server.drive().migrate(server, None, Time::NEVER)?, Progress::Done)?;
     let released_id = b.server.drive().release(server)?;
     b.frozen = None;
-    let server = third.drive().adopt(released_id).map_err(|not| Failure(not.to_string()))?;
+    let server = third.drive().adopt(released_id)?;
     is(third.drive().migrate(server, Some(channel), Time::NEVER)?, Progress::Done)?;
     comes(&mut third, server, CmEvent::Established)?;
 

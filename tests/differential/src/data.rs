@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Access, Block, Caps, CreateError, DataPath, Memory, Pool, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
+use cmid_proto::{Errno, ErrorWith};
 use serde::{Deserialize, Serialize};
 
 use crate::data_outcome::{Stopped, batch, text};
@@ -191,14 +191,14 @@ impl<D: DataPath> Data<D> {
         let memory = BufferOf::<D>::from((0..MEMORY).collect()).share();
         let room = vec![0; usize::from(BLOCK) * usize::from(BLOCKS)];
         let pool = pd.pool(room, BLOCK.into(), Access::REMOTE_READ | Access::MW_BIND);
-        let pool = pool.map_err(|(_, error)| error.errno())?;
+        let pool = pool?;
         let mut data = Data { window: None, qp, srq, send_cq, recv_cq, mr: None, memory, pool, pd };
         data.register(own)?;
         Ok(data)
     }
 
     fn register(&mut self, own: &Published) -> Result<(), Errno> {
-        let mr = self.pd.register(self.memory.clone(), access(true)).map_err(|(_, error)| error.errno())?;
+        let mr = self.pd.register(self.memory.clone(), access(true))?;
         own.set(Targets { mr: Some(mr.remote(0)), ..own.get() });
         self.mr = Some(mr);
         Ok(())
@@ -222,9 +222,9 @@ impl<D: DataPath> Data<D> {
 
     fn dealloc_window(&mut self) -> Result<(), Errno> {
         let window = self.window.take().ok_or(Errno::ENOENT)?;
-        window.dealloc().map(drop).map_err(|(window, errno)| {
-            self.window = Some(window);
-            errno
+        window.dealloc().map(drop).map_err(|failed| {
+            self.window = Some(failed.given);
+            failed.error
         })
     }
 
@@ -273,7 +273,7 @@ impl<D: DataPath> Data<D> {
         let Some(mr) = self.mr.take() else { return "no memory".to_owned() };
         match mr.deregister() {
             Ok(_) => "ok".to_owned(),
-            Err((mr, error)) => {
+            Err(ErrorWith { given: mr, error }) => {
                 self.mr = Some(mr);
                 error.to_string()
             }
@@ -344,10 +344,10 @@ impl<D: DataPath> Data<D> {
             Ok(mut mr) => {
                 let is_same = self.mr.as_ref().map(|own| (own.addr() == mr.addr(), own.lkey() == mr.lkey()));
                 let slice = mr.slice().map(|slice| slice.len());
-                let ended = mr.deregister().map(|_| ()).map_err(|(_, error)| error.to_string());
+                let ended = mr.deregister().map(|_| ()).map_err(|error| error.to_string());
                 format!("{is_same:?} {slice:?} {ended:?}")
             }
-            Err((_, error)) => error.to_string(),
+            Err(error) => error.to_string(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use cmid_proto::ErrorWith;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Caps, CreateError, DataPath, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered,
@@ -50,8 +51,8 @@ pub trait TestPd: ProtectionDomain<Mr: TestMr<Pd = Self>> + Debug {
     ///
     /// # Errors
     /// The errors of that method.
-    fn register_vec(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, MemoryError)> {
-        self.register(buffer, access).map_err(|(buffer, error)| (bytes(buffer), error))
+    fn register_vec(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, ErrorWith<Vec<u8>, MemoryError>> {
+        self.register(buffer, access).map_err(|failed| ErrorWith::new(bytes(failed.given), failed.error))
     }
 }
 
@@ -85,7 +86,7 @@ pub trait TestMr: MemoryRegion + Debug {
     ///
     /// # Errors
     /// The errors of that method.
-    fn deregister_vec(self) -> Result<Returned<Vec<u8>>, (Self, MemoryError)> {
+    fn deregister_vec(self) -> Result<Returned<Vec<u8>>, ErrorWith<Self, MemoryError>> {
         let Returned { buffer, other } = self.deregister()?;
         Ok(Returned { buffer: bytes(buffer), other: other.map(bytes) })
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use cmid_proto::datapath::{BatchError, CreateError, DrainError, PostError, PostReason, Unposted};
+use cmid_proto::ErrorWith;
+use cmid_proto::datapath::{BatchError, CreateError, DrainError, PostError, PostReason};
 
 /// A difference between the expected and the observed behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,63 +20,33 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<cmid_proto::Error> for Failure {
-    fn from(error: cmid_proto::Error) -> Self {
-        Failure(error.to_string())
-    }
+macro_rules! by_text {
+    ($($error:ty),+ $(,)?) => {
+        $(
+            impl From<$error> for Failure {
+                fn from(error: $error) -> Self {
+                    Failure(error.to_string())
+                }
+            }
+        )+
+    };
 }
 
-impl From<cmid_proto::AckError> for Failure {
-    fn from(refused: cmid_proto::AckError) -> Self {
-        Failure(refused.to_string())
-    }
-}
+by_text!(
+    cmid_proto::Error,
+    cmid_proto::AckError,
+    cmid_proto::Errno,
+    CreateError,
+    PostError,
+    DrainError,
+    BatchError,
+    cmid_proto::memory::MemoryError,
+    std::io::Error,
+);
 
-impl From<cmid_proto::Errno> for Failure {
-    fn from(errno: cmid_proto::Errno) -> Self {
-        Failure(errno.to_string())
-    }
-}
-
-impl From<CreateError> for Failure {
-    fn from(error: CreateError) -> Self {
-        Failure(error.to_string())
-    }
-}
-
-impl From<PostError> for Failure {
-    fn from(error: PostError) -> Self {
-        Failure(error.to_string())
-    }
-}
-
-impl<P> From<Unposted<P>> for Failure {
-    fn from(refused: Unposted<P>) -> Self {
-        Failure(refused.to_string())
-    }
-}
-
-impl From<DrainError> for Failure {
-    fn from(error: DrainError) -> Self {
-        Failure(error.to_string())
-    }
-}
-
-impl From<BatchError> for Failure {
-    fn from(error: BatchError) -> Self {
-        Failure(error.to_string())
-    }
-}
-
-impl From<cmid_proto::memory::MemoryError> for Failure {
-    fn from(error: cmid_proto::memory::MemoryError) -> Self {
-        Failure(error.to_string())
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Failure(error.to_string())
+impl<T, E: Into<Failure>> From<ErrorWith<T, E>> for Failure {
+    fn from(failed: ErrorWith<T, E>) -> Self {
+        failed.error.into()
     }
 }
 

@@ -202,7 +202,7 @@ fn listeners_and_requests() -> Vec<String> {
 }
 
 fn memory(made: &Made, bytes: &[u8], access: Access) -> Mr {
-    made.pd.register(bytes.to_vec(), access).map_err(|(_, error)| error).unwrap()
+    made.pd.register(bytes.to_vec(), access).unwrap()
 }
 
 fn completions() -> Vec<String> {
@@ -255,7 +255,7 @@ fn data_path() -> Vec<String> {
     let (caps, timer) = (Caps { max_recv_wr: 1, ..Caps::default() }, RnrTimer::at_least(Duration::from_millis(1)));
     let attrs = cmid_proto::datapath::QpAttrs { min_rnr_timer: Some(timer), ..Default::default() };
     let mut made: Made = world.near.drive.qp(id).caps(caps).attrs(attrs).attach().unwrap();
-    let error = made.pd.register(vec![0; 2 << 20], Access::LOCAL_WRITE).map_err(|(_, error)| error).unwrap_err();
+    let error = made.pd.register(vec![0; 2 << 20], Access::LOCAL_WRITE).unwrap_err();
     texts.push(text(&error));
     let read_only = memory(&made, b"hello", Access::empty());
     let mr = memory(&made, b"hello", Access::LOCAL_WRITE);
@@ -264,7 +264,7 @@ fn data_path() -> Vec<String> {
     texts.push(text(&made.qp.post_recv(1, read_only.sge(0..5)).unwrap_err()));
     made.qp.post_recv(1, mr.sge(0..5)).unwrap();
     texts.push(text(&made.qp.post_recv(2, mr.sge(0..5)).unwrap_err()));
-    texts.push(text(&mr.deregister().map_err(|(_, error)| error).unwrap_err()));
+    texts.push(text(&mr.deregister().unwrap_err()));
     texts
 }
 

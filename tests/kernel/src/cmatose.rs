@@ -69,7 +69,7 @@ impl Messages {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * MESSAGES)?;
-        let memory = pd.register(vec![0; 2 * LENGTH], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let memory = pd.register(vec![0; 2 * LENGTH], Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: MESSAGES, max_recv_wr: MESSAGES, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         for number in 0..MESSAGES {

@@ -139,7 +139,7 @@ impl Side {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;
-        let memory = pd.register(vec![0; LONGEST], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let memory = pd.register(vec![0; LONGEST], Access::LOCAL_WRITE)?;
         let caps = Caps { max_send_wr: 1, max_recv_wr: 1, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         qp.post_recv(RECEIVED, memory.sge(0..LONGEST))?;

@@ -175,7 +175,7 @@ impl World {
         let Some(released) = self.released.take() else { return };
         match self.drive.adopt(released) {
             Ok(id) => self.ids.push(id),
-            Err(error) => self.released = error.released_id,
+            Err(error) => self.released = error.given,
         }
     }
 

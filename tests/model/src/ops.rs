@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use cmid_proto::info::Counters;
 use cmid_proto::{
-    AckToken, Begun, Call, ChannelKey, CmEvent, Core, Error, EventKind, Flow, GroupKey, IdKey, Limits, Progress,
-    RawEvent, Released, Request, State, Time,
+    AckToken, Begun, Call, ChannelKey, CmEvent, Core, Error, ErrorWith, EventKind, Flow, GroupKey, IdKey, Limits,
+    Progress, RawEvent, Released, Request, State, Time,
 };
 
 use crate::input::Input;
@@ -302,7 +302,7 @@ impl World {
                     remember(&mut self.ids, id);
                     remember(&mut self.channels, channel);
                 }
-                Err((_, released)) => {
+                Err(ErrorWith { given: released, .. }) => {
                     assert_eq!(*core, before, "an id was not adopted and something changed");
                     self.released.push(released);
                 }

@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
+use cmid_proto::ErrorWith;
 use cmid_proto::memory::{
     Access, Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, PdState, Policy,
     Provider, Region, Settled, Traffic, Valid, Way,
@@ -155,7 +156,7 @@ impl World {
                     handles: Vec::new(),
                 });
             }
-            Err((memory, refused)) => {
+            Err(ErrorWith { given: memory, error: refused }) => {
                 assert!(!right, "{refused}");
                 self.back([memory]);
             }
@@ -194,7 +195,7 @@ impl World {
                 assert!(right, "{wanted:?} of {before}");
                 (member.policy, member.wanted) = (policy, Some(wanted));
             }
-            Err((change, refused)) => {
+            Err(ErrorWith { given: change, error: refused }) => {
                 assert!(!right, "{refused}");
                 assert_eq!(format!("{:?}", member.region), before, "{refused}");
                 self.back(change.buffer);

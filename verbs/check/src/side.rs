@@ -67,7 +67,7 @@ impl<D: DataPath> Side<D> {
         let id = to.id();
         let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, DEPTH + RECEIVES as u32)?);
         let bytes = vec![0; SEND_AT + Message::LEN];
-        let messages = pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let messages = pd.register(bytes, Access::LOCAL_WRITE)?;
         let max_inline = if queues == Queues::Inline { Message::LEN as u32 } else { 0 };
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: RECEIVES as u32, max_inline, ..Caps::default() };
         let shared = SrqCaps { max_wr: RECEIVES as u32, max_sge: 1 };
@@ -100,7 +100,7 @@ impl<D: DataPath> Side<D> {
 
     /// As [`Side::register`], with the contents.
     pub(crate) fn register_bytes(&self, bytes: Vec<u8>, access: Access) -> Result<D::Mr, Errno> {
-        self.pd.register(bytes, access).map_err(|(_, error)| error.errno())
+        Ok(self.pd.register(bytes, access)?)
     }
 
     /// Polls once. Returns whether there was a completion.

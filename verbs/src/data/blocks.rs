@@ -110,11 +110,11 @@ impl Qp {
     fn unposted(&mut self, call: PostCall, reason: PostReason, request: Owning) -> Unposted<Piece> {
         let error = self.error(call, reason);
         if !matches!(reason, PostReason::Device(_)) {
-            return Unposted { error, blocks: Some(request.2) };
+            return Unposted { error, given: Some(request.2) };
         }
         let mut queue = if call == PostCall::Send { self.sends() } else { self.recvs() };
         queue.lend(iter::once(request), Counts { posted: 0, filed: 1 });
-        Unposted { error, blocks: None }
+        Unposted { error, given: None }
     }
 
     #[inline(always)]

@@ -4,12 +4,12 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{Flag, MemoryRegion, Sge};
 use cmid_proto::memory::{
-    self, Buffer as _, Fallback, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, MrState, Policy, Provider,
-    Returned, Way,
+    self, Buffer as _, Fallback, MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, MrState,
+    Policy, Provider, Returned, Way,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::buffer::Pinned;
 use crate::data::pd::PdUse;
@@ -237,7 +237,7 @@ unsafe impl Send for Mr {}
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::MemoryError)> {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, ErrorWith<Buffer, MemoryError>> {
         let registration = Registration::register(pd, buffer, access)?;
         let mut mr = Mr {
             start: NonNull::dangling(),
@@ -398,21 +398,21 @@ impl MemoryRegion for Mr {
         reregistered
     }
 
-    fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::MemoryError)> {
+    fn deregister(mut self) -> Result<Returned<Buffer>, ErrorWith<Mr, MemoryError>> {
         let Some(mut registration) = self.registration.take() else {
-            return Err((self, gone(MemoryRequest::Deregister)));
+            return Err(ErrorWith::new(self, gone(MemoryRequest::Deregister)));
         };
         registration.owner().parked().retry();
         registration.deregister().map_err(|error| {
             self.registration = Some(registration);
             self.refresh();
-            (self, error)
+            ErrorWith::new(self, error)
         })
     }
 }
 
 /// The error of an MR without a registration. It is unreachable: only calls that end the MR take the registration out.
-fn gone(request: MemoryRequest) -> memory::MemoryError {
+fn gone(request: MemoryRequest) -> MemoryError {
     MemoryRefused { request, target: MemoryTarget::Mr(Some(MrState::Gone)), reason: MemoryReason::Gone }.into()
 }
 

@@ -6,11 +6,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::{fmt, mem};
 use std::sync::Arc;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, SendFlags, SendOp, WcOpcode,
+    Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostCall, PostReason, SendFlags, SendOp, Unposted,
+    WcOpcode,
 };
 use cmid_proto::memory::{Bind, Pd as _};
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::accounting::kind::Kind;
 use crate::data::parked::TryEnd;
@@ -149,7 +150,7 @@ impl MemoryWindow for Mw {
         unsafe { self.raw.0.as_ref() }.rkey
     }
 
-    fn dealloc(mut self) -> Result<Vec<Part<Piece>>, (Self, Errno)> {
+    fn dealloc(mut self) -> Result<Vec<Part<Piece>>, ErrorWith<Self, Errno>> {
         let deallocated = if self.requests.are_open() {
             Err(Errno::EBUSY)
         } else if self.pd.inner().is_inherited() {
@@ -164,7 +165,7 @@ impl MemoryWindow for Mw {
                 // What cannot be settled now goes as if the window were dropped.
                 Ok(settled(&mut self.parts, &self.pd))
             }
-            Err(errno) => Err((self, errno)),
+            Err(error) => Err(ErrorWith::new(self, error)),
         }
     }
 }
@@ -316,7 +317,7 @@ impl Qp {
         window: &mut Mw,
         part: Part<Piece>,
         access: Access,
-    ) -> Result<(), (PostReason, Option<Part<Piece>>)> {
+    ) -> Result<(), Unposted<Piece>> {
         let posted = match part.place(access.lets_peers_write()).and_then(|(piece, range)| piece.of_mr(range, self.pd))
         {
             Ok((mr, range)) => self.bind_window(wr_id, window, mr, range, access),
@@ -326,9 +327,9 @@ impl Qp {
             Ok(()) | Err(PostReason::Device(_)) => {
                 let is_written = access.lets_peers_write();
                 window.parts.push(Lent { rkey: window.rkey(), part, is_written, is_recalled: false });
-                posted.map_err(|reason| (reason, None))
+                posted.map_err(|reason| ErrorWith::new(None, self.error(PostCall::Bind, reason)))
             }
-            Err(reason) => Err((reason, Some(part))),
+            Err(reason) => Err(ErrorWith::new(Some(part.into()), self.error(PostCall::Bind, reason))),
         }
     }
 

@@ -6,9 +6,9 @@ use core::ptr::NonNull;
 use core::slice;
 use std::sync::Arc;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{self, Memory as _, MemoryRegion as _, OfPd, Pool, PostReason, Remote};
-use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
+use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::{Access, Buffer, Mr, Pd};
 use crate::ffi::ibv_sge;
@@ -56,23 +56,22 @@ impl Piece {
         buffer: Buffer,
         len: usize,
         access: Access,
-    ) -> Result<Pool<Piece>, (Buffer, MemoryError)> {
-        let refused =
-            |reason| MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason };
+    ) -> Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>> {
+        let refused = |buffer, reason| ErrorWith::new(buffer, MemoryRefused::register(reason));
         if access.intersects(PEERS_WRITE) {
-            return Err((buffer, refused(MemoryReason::PeersWriteToPool).into()));
+            return Err(refused(buffer, MemoryReason::PeersWriteToPool));
         }
         // Others could register the memory, with other rights.
-        let buffer = buffer.unshared().map_err(|buffer| (buffer, refused(MemoryReason::SharedPool).into()))?;
+        let buffer = buffer.unshared().map_err(|buffer| refused(buffer, MemoryReason::SharedPool))?;
         if len == 0 || len >= u32::MAX as usize || buffer.len() < len {
-            return Err((buffer, refused(MemoryReason::NoBlock).into()));
+            return Err(refused(buffer, MemoryReason::NoBlock));
         }
         let (blocks, shared) = (buffer.len() / len, buffer.share());
         // With the right to write, which a read-only buffer does not get: owners of blocks write.
         let access = access.union(Access::LOCAL_WRITE);
         let register = |range: Range<usize>| -> Result<Arc<[Mr]>, MemoryError> {
             let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access));
-            mrs.map(|registered| registered.map_err(|(_, error)| error)).collect()
+            mrs.map(|registered| Ok(registered?)).collect()
         };
         let pool = if access.contains(Access::MW_BIND) {
             let each = |block| Piece::of(&register(block * len..(block + 1) * len)?, 0, len);
@@ -81,7 +80,7 @@ impl Piece {
             let of = |mrs| Pool::of(blocks, (0..blocks).map(|block| Piece::of(&mrs, block * len, len)));
             register(0..blocks * len).and_then(of)
         };
-        pool.map_err(|error| (Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
+        pool.map_err(|error| ErrorWith::new(Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
     }
 
     /// Registers its memory anew, so that the device has ended all accesses by the earlier keys. Only a piece that a window can

@@ -150,10 +150,7 @@ impl QueuePair for Qp {
         part: L,
         access: Access,
     ) -> Result<(), Unposted<Piece>> {
-        self.bind_block(wr_id, window, part.into(), access).map_err(|(reason, part)| Unposted {
-            error: self.error(PostCall::Bind, reason),
-            blocks: part.map(Parts::from),
-        })
+        self.bind_block(wr_id, window, part.into(), access)
     }
 
     #[inline(always)]

@@ -2,8 +2,9 @@
 
 use core::iter;
 
+use cmid_proto::ErrorWith;
 use cmid_proto::datapath::{AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
-use cmid_proto::memory::{self, Access, PdState};
+use cmid_proto::memory::{Access, MemoryError, PdState};
 
 use crate::data::create_reasons::srq_error;
 use crate::data::{Ah, Buffer, Mr, Mw, Pd, Piece, Srq};
@@ -18,7 +19,7 @@ impl ProtectionDomain for Pd {
     /// # Errors
     /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
     /// `EFAULT` also for memory that is mapped read-only, if [`Access::LOCAL_WRITE`] is requested.
-    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::MemoryError)> {
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, ErrorWith<Buffer, MemoryError>> {
         self.0.parked().retry();
         Mr::register(self, buffer.into(), access)
     }
@@ -29,7 +30,7 @@ impl ProtectionDomain for Pd {
         buffer: impl Into<Buffer>,
         block_len: usize,
         access: Access,
-    ) -> Result<Pool<Piece>, (Buffer, memory::MemoryError)> {
+    ) -> Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>> {
         self.0.parked().retry();
         let pds: Vec<_> = iter::once(self).chain(others).collect();
         Piece::pool(&pds, buffer.into(), block_len, access)
@@ -67,7 +68,7 @@ impl ProtectionDomain for Pd {
         self.0.domain().state()
     }
 
-    fn dealloc(&self) -> Result<(), memory::MemoryError> {
+    fn dealloc(&self) -> Result<(), MemoryError> {
         self.0.parked().retry();
         self.0.dealloc()
     }

@@ -3,12 +3,12 @@
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use cmid_proto::Errno;
 use cmid_proto::memory::{
     self, Code, Ended, Keys, MemoryCall, MemoryError, MemoryFailure, MemoryFault, MemoryOutcome, MemoryReason,
     MemoryRefused, MemoryRequest, MemoryStep, MemoryTarget, MrState, Policy, RegisterCause, Reply, Returned, Traffic,
     Valid, Way,
 };
+use cmid_proto::{Errno, ErrorWith};
 use rustix::process::{Resource, getrlimit};
 
 use crate::accounting::in_flight::PdWork as _;
@@ -59,27 +59,31 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Box<Self>, (Buffer, MemoryError)> {
+    pub(crate) fn register(
+        pd: &Pd,
+        buffer: Buffer,
+        access: Access,
+    ) -> Result<Box<Self>, ErrorWith<Buffer, MemoryError>> {
         let pd = match pd.enter() {
             Ok(pd) => pd,
-            Err(refused) => return Err((buffer, refused.into())),
+            Err(refused) => return Err(ErrorWith::new(buffer, refused)),
         };
         if !buffer.is_writable() && access.intersects(WRITES) {
-            let cause = Some(RegisterCause::ReadOnly);
-            return Err((buffer, MemoryError::Register { errno: Errno::EACCES, cause }));
+            let error = MemoryError::Register { errno: Errno::EACCES, cause: Some(RegisterCause::ReadOnly) };
+            return Err(ErrorWith::new(buffer, error));
         }
         let inner = Arc::clone(pd.inner());
-        let region = memory::Region::register(pd, Pinned::new(buffer), access);
-        let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
+        let region = memory::Region::register(pd, Pinned::new(buffer), access)
+            .map_err(|refused| ErrorWith::new(refused.given.release(), refused.error))?;
         let mut this = Box::new(Registration { region, handle: None, pd: inner });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => {
                 let error = MemoryError::register(errno, memory::Buffer::len(&buffer), lock_limit());
-                Err((buffer.release(), error))
+                Err(ErrorWith::new(buffer.release(), error))
             }
             // A defect of the state machine. The buffer is leaked, because its use is not known.
-            other => Err((Buffer::from(Vec::new()), this.strange(other, MemoryRequest::Register))),
+            other => Err(ErrorWith::new(Buffer::from(Vec::new()), this.strange(other, MemoryRequest::Register))),
         }
     }
 
@@ -90,7 +94,7 @@ impl Registration {
         self.look();
         let change = match change.try_map_pd(Pd::enter) {
             Ok(change) => change,
-            Err((change, refused)) => return Reregistered { result: Err(refused.into()), buffer: change.buffer },
+            Err(ErrorWith { given, error }) => return Reregistered { result: Err(error.into()), buffer: given.buffer },
         };
         if self.would_write(change.buffer.as_ref(), change.access) {
             let failure =
@@ -98,8 +102,8 @@ impl Registration {
             return Reregistered { result: Err(failure.into()), buffer: change.buffer };
         }
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
-        if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
-            return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
+        if let Err(ErrorWith { given, error }) = self.region.reregister(change, policy, self.traffic()) {
+            return Reregistered { result: Err(error.into()), buffer: given.buffer.map(Pinned::release) };
         }
         match self.run() {
             Ok(Some(Ended::Reregistered(settled))) => {

@@ -189,11 +189,11 @@ impl SharedReceiveQueue for Srq {
             Ok(token) => (*token, Returns::ByCompletion),
             Err(NotPosted { filed: Some(token), .. }) => (*token, Returns::ToPool),
             Err(NotPosted { filed: None, reason }) => {
-                return Err(Unposted { error: self.error(*reason), blocks: Some(parts) });
+                return Err(Unposted { error: self.error(*reason), given: Some(parts) });
             }
         };
         self.blocks.lend(token, wr_id, returns, parts);
-        posted.map(drop).map_err(|refused| Unposted { error: self.error(refused.reason), blocks: None })
+        posted.map(drop).map_err(|refused| Unposted { error: self.error(refused.reason), given: None })
     }
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {

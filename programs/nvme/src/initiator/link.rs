@@ -352,7 +352,7 @@ where
     match qp.post_bind_block(BINDS + u64::from(cid), window, part, access) {
         Ok(()) => Ok(Some(Sgl::Keyed { addr, len, key: window.rkey(), invalidates: true })),
         // It is of a device that is gone, or of another initiator.
-        Err(Unposted { blocks: Some(parts), .. }) => {
+        Err(Unposted { given: Some(parts), .. }) => {
             parts.into_iter().for_each(|part| buffer.take_back(part));
             Ok(None)
         }

@@ -31,7 +31,7 @@ impl<D: DataPath> Memory<D> {
         if self.pool.is_none() && count > 0 {
             let access = if lends { Access::MW_BIND } else { Access::empty() };
             let bytes = vec![0; count.saturating_mul(len)];
-            self.pool = Some(self.pd.pool(bytes, len, access).map_err(|(_, error)| error)?);
+            self.pool = Some(self.pd.pool(bytes, len, access)?);
         }
         Ok(())
     }

@@ -18,12 +18,13 @@ fn behaviour_80_registrations_are_checked() {
         (8, Access::REMOTE_WRITE, MemoryReason::RemoteWithoutLocalWrite),
         (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, MemoryReason::RemoteWithoutLocalWrite),
     ] {
-        let (buffer, error) = register(len, access).unwrap_err();
+        let ErrorWith { given: buffer, error } = register(len, access).unwrap_err();
         assert_eq!((buffer, error.errno()), (vec![3; len].into(), Errno::EINVAL));
         refused(error, reason);
     }
     for (access, errno) in [(Access::HUGETLB, Errno::EOPNOTSUPP), (Access::ON_DEMAND, Errno::EOPNOTSUPP)] {
-        assert_eq!(register(8, access).unwrap_err(), (vec![3; 8].into(), MemoryError::Register { errno, cause: None }));
+        let error = MemoryError::Register { errno, cause: None };
+        assert_eq!(register(8, access).unwrap_err(), ErrorWith { given: vec![3; 8].into(), error });
     }
     fixture.users([0, 0]);
     for access in [Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::RELAXED_ORDERING] {
@@ -44,7 +45,7 @@ fn a_domain_is_busy_while_something_belongs_to_it() {
     // Other handles of the domain are stale.
     let stale = fixture.one.clone();
     refused(stale.dealloc().unwrap_err(), MemoryReason::Gone);
-    let (buffer, error) = stale.register([5], RW).unwrap_err();
+    let ErrorWith { given: buffer, error } = stale.register([5], RW).unwrap_err();
     assert_eq!(buffer, [5]);
     refused(error, MemoryReason::Gone);
     assert_eq!(
@@ -114,7 +115,7 @@ fn behaviour_81_a_provider_without_re_registration_changes_nothing() {
         fixture.users([1, 0]);
     }
     refused(fixture.one.dealloc().unwrap_err(), MemoryReason::InUse(1));
-    assert_eq!(returned(mr).buffer, [1; 100]);
+    assert_eq!(mr.deregister().unwrap().buffer, [1; 100]);
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn behaviour_82_rxe_asked_directly_changes_domain_and_rights() {
     assert_eq!((mr.lkey(), mr.rkey()), keys);
     fixture.one.dealloc().unwrap();
     refused(fixture.two.dealloc().unwrap_err(), MemoryReason::InUse(1));
-    assert_eq!(returned(mr).buffer, [1; 100]);
+    assert_eq!(mr.deregister().unwrap().buffer, [1; 100]);
     fixture.two.dealloc().unwrap();
 }
 
@@ -171,7 +172,7 @@ fn every_combination_where_the_device_can_do_all() {
             assert_eq!(mr.access(), Some(access.unwrap_or(RW)));
             assert_eq!(mr.lkey() != lkey, new_keys);
             fixture.users(users);
-            let buffer = returned(mr).buffer;
+            let buffer = mr.deregister().unwrap().buffer;
             assert_eq!(buffer, Buffer::from(if moves { vec![2; 9000] } else { vec![1; 100] }));
             fixture.users([0, 0]);
         }
@@ -182,7 +183,7 @@ fn every_combination_where_the_device_can_do_all() {
 fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
     let fixture = MemoryFixture::new(Config { lock_limit: Some(8192), ..Config::default() });
     let mr = fixture.mr();
-    let (buffer, error) = fixture.one.register(vec![0; 4097], RW).unwrap_err();
+    let ErrorWith { given: buffer, error } = fixture.one.register(vec![0; 4097], RW).unwrap_err();
     let cause = Some(RegisterCause::LockLimit { len: 4097, limit: 8192 });
     assert_eq!((buffer.len(), error), (4097, MemoryError::Register { errno: Errno::ENOMEM, cause }));
     fixture.users([1, 0]);

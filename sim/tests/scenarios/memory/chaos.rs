@@ -72,11 +72,8 @@ impl Chaos {
         let pd = self.dice.roll(3);
         let outcome = match what {
             0 | 1 => {
-                let len = 1 + self.dice.roll(9000);
-                {
-                    let made = self.pds[pd].register(vec![0; len], access).map(|mr| self.mrs.push(mr));
-                    format!("{:?}", made.map_err(|(_, error)| error))
-                }
+                let made = self.pds[pd].register(vec![0; 1 + self.dice.roll(9000)], access).map(|mr| self.mrs.push(mr));
+                format!("{made:?}")
             }
             2 => {
                 self.fault();
@@ -106,7 +103,7 @@ impl Chaos {
             }
             9 => match self.mrs.swap_remove(at).deregister() {
                 Ok(returned) => format!("{}", returned.buffer.len()),
-                Err((mr, error)) => {
+                Err(ErrorWith { given: mr, error }) => {
                     self.mrs.push(mr);
                     error.to_string()
                 }

@@ -77,9 +77,9 @@ fn memory_is_not_given_back_before_the_poll_when_the_device_is_removed() {
     let freed = to.deregister();
     assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
-    let (to, error) = freed.unwrap_err();
+    let ErrorWith { given: to, error } = freed.unwrap_err();
     refused(error, MemoryReason::InFlight);
-    assert_eq!(returned(to).buffer, [7; 8]);
+    assert_eq!(to.deregister().unwrap().buffer, [7; 8]);
 }
 
 /// Fails if such an MR can be posted: nothing pins it.
@@ -93,7 +93,7 @@ fn memory_of_another_domain_is_not_written_to_by_a_poll() {
     let posted = s.qp.post_recv(1, to.sge(0..8));
     c.qp.post_send(SendWr::send(2, from.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
-    assert_eq!(returned(to).buffer, [0; 8]);
+    assert_eq!(to.deregister().unwrap().buffer, [0; 8]);
     let polled = s.recv_cq.poll(&mut [Completion::default()]);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     assert_eq!((why(posted), polled), (Err(PostReason::OtherPd(OfPd::Mr)), Ok(0)));
@@ -108,9 +108,9 @@ fn memory_is_not_given_back_before_the_poll_when_the_qp_is_destroyed() {
     let freed = to.deregister();
     assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
-    let (to, error) = freed.unwrap_err();
+    let ErrorWith { given: to, error } = freed.unwrap_err();
     refused(error, MemoryReason::InFlight);
-    assert_eq!(returned(to).buffer, [7; 8]);
+    assert_eq!(to.deregister().unwrap().buffer, [7; 8]);
 }
 
 /// Dropped memory is freed as soon as possible, also after the removal of its device.

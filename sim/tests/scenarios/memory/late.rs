@@ -57,14 +57,14 @@ fn a_packet_arrives_after_its_right_was_taken_away_in_place_and_no_slice_is_give
         assert_eq!(bytes(&mr), NEW);
         // Nothing has told this side so.
         assert_eq!(refused(&mut mr), [Err(Errno::EACCES); 2]);
-        assert_eq!(returned(mr).buffer, NEW);
+        assert_eq!(mr.deregister().unwrap().buffer, NEW);
     }
 }
 
 #[test]
 fn a_deregistration_waits_for_the_packet() {
     let (env, mut pair, mr) = under_way(Rereg::PdAccess, OLD);
-    assert_eq!(returned(mr).buffer, NEW);
+    assert_eq!(mr.deregister().unwrap().buffer, NEW);
     later(&env, &mut pair);
 
     // So does the fallback.
@@ -80,7 +80,7 @@ fn memory_that_is_replaced_in_place_comes_back_with_the_deregistration() {
     let (env, mut pair, mut mr) = under_way(Rereg::All, OLD);
     let Reregistered { result, buffer } = mr.reregister(owned().to_buffer([3; 8]), Policy::default());
     assert_eq!((result, buffer, bytes(&mr)), (Ok(Way::InPlace), None, [3; 8]));
-    let Returned { buffer, other } = returned(mr);
+    let Returned { buffer, other } = mr.deregister().unwrap();
     assert!(buffer == [3; 8] && other.is_some_and(|other| other == NEW));
     later(&env, &mut pair);
 }

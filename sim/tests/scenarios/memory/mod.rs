@@ -5,6 +5,7 @@ mod calls;
 mod chaos;
 mod copies;
 mod cq_room;
+mod given;
 mod late;
 mod outcomes;
 mod pins;
@@ -15,7 +16,7 @@ mod window_qps;
 mod windows;
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Errno, ErrorWith, IdKey};
 use cmid_sim::memory::{self, Fallback, MemoryError, MemoryReason, MrState, Policy, Provider, Valid};
 use cmid_sim::{Access, Buffer, Config, Mr, Pd, Rereg, Reregistered};
 
@@ -73,10 +74,4 @@ fn refused(error: MemoryError, reason: MemoryReason) {
 fn failed(ended: Reregistered, text: &str) -> Option<Buffer> {
     assert_eq!(ended.result.unwrap_err().to_string(), text);
     ended.buffer
-}
-
-/// Deregisters an MR in any state.
-#[track_caller]
-fn returned(mr: Mr) -> memory::Returned<Buffer> {
-    mr.deregister().map_err(|(mr, error)| (mr.state(), error)).unwrap()
 }

@@ -47,7 +47,7 @@ fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
     let anew = mr.reregister(Change::default().to_pd(fixture.two.clone()), ANEW);
     assert_eq!((anew.result, anew.buffer), (Ok(Way::Anew), None));
     fixture.users([0, 1]);
-    assert_eq!(returned(mr), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
+    assert_eq!(mr.deregister().unwrap(), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
     fixture.users([0, 0]);
 }
 
@@ -57,7 +57,7 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
     let mut mr = fixture.mr();
     let fault = ReregFault::Cmd { errno: IO, left: Left::NeitherAndPdSwitched };
     struck(&fixture, &mut mr, fault, Code::Cmd, IO, Valid::Neither);
-    returned(mr);
+    mr.deregister().unwrap();
     // The machines count correctly; the device still counts a user.
     assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (0, Some(1)));
     assert_eq!(fixture.one.dealloc(), Err(MemoryError::Dealloc(Errno::EBUSY)));

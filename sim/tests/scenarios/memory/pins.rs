@@ -24,7 +24,7 @@ fn pinned(mut mr: Mr) -> Mr {
     let ended = smaller(&mut mr);
     assert_eq!(ended.buffer, Some([9].into()));
     refused(ended.result.unwrap_err(), MemoryReason::InFlight);
-    let (mr, error) = mr.deregister().unwrap_err();
+    let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
     refused(error, MemoryReason::InFlight);
     assert_eq!(mr.state(), MrState::Registered);
     mr
@@ -33,7 +33,7 @@ fn pinned(mut mr: Mr) -> Mr {
 #[track_caller]
 fn free(mut mr: Mr) {
     assert_eq!(smaller(&mut mr).result, Ok(Way::InPlace));
-    assert_eq!(returned(mr).buffer, [9]);
+    assert_eq!(mr.deregister().unwrap().buffer, [9]);
 }
 
 #[track_caller]

@@ -14,7 +14,7 @@ fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
     let ended = mr.reregister(Change::default().to_buffer([1]).to_access(RW), ANEW);
     assert_eq!(ended.buffer, Some([1].into()));
     refused(ended.result.unwrap_err(), MemoryReason::DeviceGone);
-    let (mut mr, error) = mr.deregister().unwrap_err();
+    let ErrorWith { given: mut mr, error } = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");
     // The program can access the bytes all the time.
     let mut bytes = [0; 2];
@@ -30,7 +30,7 @@ fn it_can_be_where_that_is_allowed() {
     let fixture = MemoryFixture::new(Config { destroy_after_removal: true, ..Config::default() });
     let (mr, mw) = (fixture.mr(), fixture.one.alloc_mw().unwrap());
     fixture.env.host.remove_device();
-    assert_eq!(returned(mr).buffer, [1; 100]);
+    assert_eq!(mr.deregister().unwrap().buffer, [1; 100]);
     mw.dealloc().unwrap();
     fixture.one.dealloc().unwrap();
     assert_eq!(fixture.one.state(), PdState::Gone);
@@ -42,7 +42,7 @@ fn a_domain_without_its_device_is_stranded() {
     let mr = fixture.mr();
     fixture.env.host.remove_device();
     assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (PdState::Stranded, None));
-    let (buffer, error) = fixture.one.register([1], RW).unwrap_err();
+    let ErrorWith { given: buffer, error } = fixture.one.register([1], RW).unwrap_err();
     assert_eq!(buffer, [1]);
     refused(error, MemoryReason::DeviceGone);
     assert_eq!(fixture.one.alloc_mw().map(drop).map_err(|error| error.errno()), Err(Errno::EIO));
@@ -95,7 +95,7 @@ fn traffic_pins_after_the_device_is_gone_too() {
         assert_eq!(c.pd.users(), 3);
         env.host.remove_device();
         assert_eq!(c.pd.users(), 2, "the QP is gone");
-        let (mr, error) = mr.deregister().unwrap_err();
+        let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
         refused(error, MemoryReason::InFlight);
         if destroyed {
             env.client.device.destroy_qp(pair.client).unwrap();
@@ -104,6 +104,6 @@ fn traffic_pins_after_the_device_is_gone_too() {
             assert_eq!(c.recv_cq.poll(&mut [cmid_sim::Completion::default(); 2]), Ok(2));
         }
         assert_eq!(c.pd.users(), 1);
-        assert_eq!(returned(mr).buffer, [1]);
+        assert_eq!(mr.deregister().unwrap().buffer, [1]);
     }
 }

@@ -1,8 +1,6 @@
 //! Memory that several registrations share.
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{Memory, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_sim::{Buffer, Change, SharedBuffer};
 
 use super::windows::ended;
@@ -67,9 +65,6 @@ fn a_pool_takes_no_memory_that_others_may_register() {
     let pair = env.established_with_qps();
     let pd = &pair.client_qp.pd;
     let memory = shared(64);
-    match pd.pool(memory.clone(), 16, Access::empty()).unwrap_err() {
-        (_, MemoryError::Refused(refused)) => assert_eq!(refused.reason, MemoryReason::SharedPool),
-        other => panic!("{other:?}"),
-    }
+    refused(pd.pool(memory.clone(), 16, Access::empty()).unwrap_err().error, MemoryReason::SharedPool);
     assert_eq!(pd.pool(memory, 16, Access::empty()).unwrap().blocks(), 4, "the last handle");
 }

@@ -71,7 +71,7 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
         assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
         mw.dealloc().unwrap();
         assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
-        returned(mr);
+        mr.deregister().unwrap();
     }
 }
 
@@ -103,7 +103,7 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
     assert_eq!(s.pd.users_at_device(), Some(3));
     drop(mw);
     assert_eq!(s.pd.users_at_device(), Some(1));
-    returned(mr);
+    mr.deregister().unwrap();
 }
 
 /// A program may post binds to a QP that has failed: each fails, and may be bound as far as is known.
@@ -146,7 +146,7 @@ fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
     assert_eq!(s.pd.users_at_device(), Some(3));
     drop(mw);
     assert_eq!(s.pd.users_at_device(), Some(1));
-    returned(mr);
+    mr.deregister().unwrap();
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_qp_without_id_and_handle_goes_with_its_window() {
     c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr: mr.addr(), rkey: mw.rkey() })).unwrap();
     assert_eq!(ended_after(&env, &mut c.send_cq, 60 * SECOND), (WcStatus::RETRY_EXC_ERR, READ));
     drop(mw);
-    returned(mr);
+    mr.deregister().unwrap();
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (0, Some(0)));
 }
 
@@ -205,7 +205,7 @@ fn a_window_is_deallocated_after_its_queued_bind_also_if_it_is_dropped_before() 
     let mr = s.pd.register([0; 64], RW | Access::MW_BIND).unwrap();
     let pool = s.pd.pool(vec![0; 8], 8, Access::MW_BIND).unwrap();
     let (_first, mw, at) = queued(s, &mr, pool.take().unwrap());
-    let (mw, errno) = mw.dealloc().unwrap_err();
+    let ErrorWith { given: mw, error: errno } = mw.dealloc().unwrap_err();
     assert_eq!(errno, Errno::EBUSY);
     drop(mw);
     let _next = s.pd.alloc_mw().unwrap();

@@ -43,16 +43,16 @@ fn behaviour_83_a_bound_window_holds_region_and_domain() {
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
     // A bind in flight pins the region.
-    let (mr, error) = mr.deregister().unwrap_err();
+    let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
     refused(error, MemoryReason::InFlight);
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     // A bound window makes the device keep the region.
-    let (mr, error) = mr.deregister().unwrap_err();
+    let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
     refused(error, MemoryReason::WindowBound);
     assert_eq!(mr.state(), MrState::Registered);
     refused(s.pd.dealloc().unwrap_err(), MemoryReason::InUse(3));
     mw.dealloc().unwrap();
-    assert_eq!(returned(mr).buffer.len(), 64);
+    assert_eq!(mr.deregister().unwrap().buffer.len(), 64);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
 }
 
@@ -113,7 +113,7 @@ fn a_bind_needs_the_rights_that_it_lends() {
             Err(PostReason::LacksRight(missing)),
             "{access:?} {wanted:?}"
         );
-        returned(mr);
+        mr.deregister().unwrap();
     }
     // Bits that no window has.
     let mr = s.pd.register([0; 8], RW | Access::MW_BIND).unwrap();
@@ -126,7 +126,7 @@ fn a_bind_needs_the_rights_that_it_lends() {
             "{wanted:?}"
         );
     }
-    returned(mr);
+    mr.deregister().unwrap();
     // The current rights of the region count.
     let mut mr = s.pd.register([0; 8], RW).unwrap();
     let ended_well = mr.reregister(cmid_sim::Change::default().to_access(RW | Access::MW_BIND), Policy::default());
@@ -149,12 +149,12 @@ fn the_device_checks_binds() {
         s.qp.post_bind(2, &mut mw, &mr, 0..if bound { 8 } else { 0 }, Access::REMOTE_READ).unwrap();
         objects(&env, s);
         // A bind that has failed counts as long as the window exists.
-        let (mr, error) = mr.deregister().unwrap_err();
+        let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
         refused(error, MemoryReason::WindowBound);
         assert_eq!(s.qp.post_invalidate(3, &mut mw), Ok(()), "it is flushed");
         assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::WR_FLUSH_ERR, INVALIDATE));
         drop(mw);
-        returned(mr);
+        mr.deregister().unwrap();
     }
 }
 
@@ -198,7 +198,7 @@ fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
     // On another fabric everything has the same numbers.
     let (_there, mut far, _) = connected(Rereg::None);
     assert_eq!(why(far.server_qp.qp.post_invalidate(1, &mut mw)), Err(PostReason::OtherPd(OfPd::Mw)));
-    returned(mr);
+    mr.deregister().unwrap();
 
     let mut env = Env::new();
     let id = env.client.id_in(cmid_proto::PortSpace::Udp, env.cc);

@@ -19,7 +19,7 @@ type BufferOf<L> = <MrOf<L> as MemoryRegion>::Buffer;
 
 fn pool<L: Env>(pd: &PdOf<L>, blocks: usize, access: Access) -> Check<Pool<PieceOf<L>>> {
     let memory = vec![0; blocks * LEN];
-    pd.pool(memory, LEN, access).map_err(|(_, error)| error.into())
+    Ok(pd.pool(memory, LEN, access)?)
 }
 
 fn filled<L: Env>(pool: &Pool<PieceOf<L>>, byte: u8) -> Check<Block<PieceOf<L>>> {
@@ -99,7 +99,7 @@ pub(super) fn a_window_owns_its_block<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("the block", there.available(), 1)?;
     server.qp.post_bind_block(4, &mut window, part, Access::REMOTE_READ)?;
     b.ends(&mut server, 4, WcStatus::SUCCESS)?;
-    window.dealloc().map_err(|(_, errno)| errno)?;
+    window.dealloc()?;
     same("the block", there.available(), 2)?;
     b.part((client, server))?;
     drop((here, there));
@@ -111,15 +111,15 @@ pub(super) fn several_registrations_share_memory<L: Env>(b: &mut Fixture<'_, L>)
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let memory = BufferOf::<L>::from(bytes(3)).share();
-    let shared = |pd: &PdOf<L>, access| pd.register(memory.clone(), access).map_err(|(_, error)| error);
+    let shared = |pd: &PdOf<L>, access| pd.register(memory.clone(), access);
     let (mut one, other) = (shared(&pd, Access::LOCAL_WRITE)?, shared(&pd, READABLE)?);
     same("the address", one.addr(), other.addr())?;
     one.write(0, &[8])?;
     same("a slice", one.slice().map(|slice| slice.len()), Err(Errno::EBUSY))?;
     let pooled = pd.pool(memory.clone(), LEN, Access::empty());
-    refused("a pool", pooled.map_err(|(_, error)| error), MemoryReason::SharedPool)?;
+    refused("a pool", pooled, MemoryReason::SharedPool)?;
     // The end of the one leaves the other.
-    one.deregister().map_err(|(_, error)| error)?;
+    one.deregister()?;
     let read = b.peer_reads(&pd, other.remote(0), LEN)?;
     same("what the peer has read", read.map(|read| (read[0], read[1])), Ok((8, bytes(3)[1])))?;
     drop(other);

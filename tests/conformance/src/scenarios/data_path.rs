@@ -11,7 +11,7 @@ use cmid_proto::datapath::{
     Remote, SendWr, WcFlags, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, MemoryReason};
-use cmid_proto::{ConnParam, Errno, PortSpace};
+use cmid_proto::{ConnParam, Errno, ErrorWith, PortSpace};
 
 use super::memory::{contents, deregister, refused, register, unused};
 
@@ -94,9 +94,11 @@ pub(super) fn every_range_of_a_request_is_pinned<L: Env>(b: &mut Fixture<'_, L>)
     let own = &link.pds.1;
     let (one, other) = (register(own, vec![0; 8], OPEN)?, register(own, vec![0; 8], OPEN)?);
     link.ends.1.qp.post_recv(1, [link.mrs.1.sge(0..4), one.sge(0..4), other.sge(4..8)])?;
-    let Err((one, error)) = one.deregister_vec() else { return Err(Failure("the second range is not pinned".into())) };
+    let Err(ErrorWith { given: one, error }) = one.deregister_vec() else {
+        return Err(Failure("the second range is not pinned".into()));
+    };
     refused::<()>("the second range", Err(error), MemoryReason::InFlight)?;
-    let Err((other, error)) = other.deregister_vec() else {
+    let Err(ErrorWith { given: other, error }) = other.deregister_vec() else {
         return Err(Failure("the third range is not pinned".into()));
     };
     refused::<()>("the third range", Err(error), MemoryReason::InFlight)?;
@@ -191,7 +193,7 @@ pub(super) fn an_unsignaled_request_ends_with_a_later_one<L: Env>(b: &mut Fixtur
     }
     same("another completion", client.cq.poll_one()?.map(|done| done.wr_id), None)?;
     client.qp.post_send(SendWr::write(1, source.sge(0..8), to).unsignaled())?;
-    let Err((source, error)) = source.deregister_vec() else {
+    let Err(ErrorWith { given: source, error }) = source.deregister_vec() else {
         return Err(Failure("an unsignaled request pins nothing".into()));
     };
     refused::<()>("an unsignaled request", Err(error), MemoryReason::InFlight)?;

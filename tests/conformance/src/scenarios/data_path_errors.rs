@@ -13,7 +13,7 @@ use cmid_proto::datapath::{
     Completion, CompletionQueue, MemoryRegion, PostReason, QpState, QueuePair, Remote, SendWr, WcStatus,
 };
 use cmid_proto::memory::{Access, MemoryReason};
-use cmid_proto::{ConnParam, Errno};
+use cmid_proto::{ConnParam, Errno, ErrorWith};
 
 use super::data_path::Link;
 use super::memory::{contents, deregister, refused, register};
@@ -131,7 +131,7 @@ pub(super) fn what_follows_a_failure_is_flushed_in_order<L: Env>(b: &mut Fixture
     expected[0].1 = WcStatus::REM_ACCESS_ERR;
     let first: Vec<_> = halves(b, client, &[], 4)?.1;
     same("the first ones", first, expected[..4].to_vec())?;
-    let Err((source, error)) = source.deregister_vec() else {
+    let Err(ErrorWith { given: source, error }) = source.deregister_vec() else {
         return Err(Failure("a request whose flush is not polled pins nothing".into()));
     };
     refused::<()>("not polled", Err(error), MemoryReason::InFlight)?;

@@ -22,16 +22,16 @@ pub(super) fn bytes(of: u8) -> Vec<u8> {
 }
 
 pub(super) fn register<P: TestPd>(pd: &P, buffer: Vec<u8>, access: Access) -> Check<P::Mr> {
-    pd.register_vec(buffer, access).map_err(|(_, error)| error.into())
+    Ok(pd.register_vec(buffer, access)?)
 }
 
 pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
-    Ok(mr.deregister_vec().map_err(|(_, error)| error)?.buffer)
+    Ok(mr.deregister_vec()?.buffer)
 }
 
 /// Fails unless the result is a refusal for this reason.
-pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, MemoryError>, expected: MemoryReason) -> Check {
-    match seen {
+pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, impl Into<MemoryError>>, expected: MemoryReason) -> Check {
+    match seen.map_err(Into::into) {
         Err(MemoryError::Refused(MemoryRefused { reason, .. })) if reason == expected => Ok(()),
         other => Err(Failure(format!("{what}: {other:?}, expected a refusal: {expected}"))),
     }

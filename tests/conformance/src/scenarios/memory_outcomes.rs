@@ -4,11 +4,11 @@
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{MrOf, PdOf, Side};
 use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestMr};
-use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, Remote, WcStatus};
 use cmid_proto::memory::{
     Change, Code, MemoryError, MemoryReason, MemoryStep, MrState, PdState, Policy, Provider, Valid, Way,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use super::memory::{
     LEN, READABLE, bytes, contents, deregister, failed, fields, refused, register, unused, used, users_are,
@@ -51,7 +51,7 @@ impl<L: Env> Tried<L> {
         same(what, fields(&mr), before)?;
         users_are(what, (&old, &new), (1, 0))?;
         same(what, b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
-        let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
+        let returned = mr.deregister_vec()?;
         same(what, (returned.buffer, returned.other), (bytes(1), kept.then(|| bytes(2))))?;
         unused(&old)?;
         unused(&new)
@@ -74,7 +74,7 @@ impl<L: Env> Tried<L> {
         same(what, back, None)?;
         let status = b.peer_reads(&old, there, LEN)?;
         same(what, status, Err(WcStatus::REM_ACCESS_ERR))?;
-        let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
+        let returned = mr.deregister_vec()?;
         same(what, (returned.buffer, returned.other), (bytes(1), Some(bytes(2))))?;
         unused(&old)?;
         unused(&new)
@@ -130,7 +130,7 @@ pub(super) fn behaviour_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fi
     let fault = MemoryFault::LostAndPdSwitched(Errno::ENOMEM);
     let Tried { old, new, mr, ended, .. } = Tried::with(b, fault, Provider::Unknown)?;
     same("errno", ended.0.map_err(|error| error.errno()), Err(Errno::ENOMEM))?;
-    let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
+    let returned = mr.deregister_vec()?;
     same("both buffers", (returned.buffer, returned.other), (bytes(1), Some(bytes(2))))?;
     same("users", (old.users(), new.users()), (0, 0))?;
     same("the old PD", old.dealloc(), Err(MemoryError::Dealloc(Errno::EBUSY)))?;
@@ -162,12 +162,16 @@ pub(super) fn behaviour_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<
     let mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     b.env.fail_next(MemoryFault::Deregister(Errno::EBUSY))?;
-    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("EBUSY: deregistered".into())) };
+    let Err(ErrorWith { given: mr, error }) = mr.deregister_vec() else {
+        return Err(Failure("EBUSY: deregistered".into()));
+    };
     failed::<()>("EBUSY", Err(error), MemoryStep::Deregister, Errno::EBUSY, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     b.env.fail_next(MemoryFault::Deregister(Errno::EIO))?;
-    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("EIO: deregistered".into())) };
+    let Err(ErrorWith { given: mr, error }) = mr.deregister_vec() else {
+        return Err(Failure("EIO: deregistered".into()));
+    };
     failed::<()>("EIO", Err(error), MemoryStep::Deregister, Errno::EIO, Valid::Neither)?;
     same("the MR", mr.state(), MrState::Unusable)?;
     used("users", &pd, 1)?;

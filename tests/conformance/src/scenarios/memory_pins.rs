@@ -5,7 +5,7 @@ use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
 use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Code, MemoryReason, MemoryStep, Policy, Valid};
-use cmid_proto::{CmEvent, Errno, Time};
+use cmid_proto::{CmEvent, Errno, ErrorWith, Time};
 
 use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
 
@@ -15,9 +15,8 @@ fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
     let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(9)), Policy::default());
     refused(what, result, MemoryReason::InFlight)?;
     same(what, back, Some(bytes(9)))?;
-    let (mr, error) = match mr.deregister_vec() {
-        Err(refused) => refused,
-        Ok(_) => return Err(Failure(format!("{what}: deregistered"))),
+    let Err(ErrorWith { given: mr, error }) = mr.deregister_vec() else {
+        return Err(Failure(format!("{what}: deregistered")));
     };
     refused::<()>(what, Err(error), MemoryReason::InFlight)?;
     same(what, fields(&mr), before)?;

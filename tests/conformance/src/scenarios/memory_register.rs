@@ -3,16 +3,16 @@
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd};
-use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, MemoryError, MemoryReason, MrState, PdState, Way};
+use cmid_proto::{Errno, ErrorWith};
 
 use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
 
 /// Registers, which must fail. Returns the error. The buffer is returned and nothing is left behind.
 fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access) -> Check<MemoryError> {
     let (len, before) = (buffer.len(), pd.users());
-    let Err((back, error)) = pd.register_vec(buffer, access) else {
+    let Err(ErrorWith { given: back, error }) = pd.register_vec(buffer, access) else {
         return Err(Failure(format!("{what}: registered")));
     };
     same(what, (back.len(), pd.users()), (len, before))?;
@@ -75,7 +75,7 @@ pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> 
     unused(&pd)?;
     same("another handle", other.state(), PdState::Gone)?;
     refused("dealloc again", other.dealloc(), MemoryReason::Gone)?;
-    refused("register", other.register_vec(bytes(1), READABLE).map_err(|(_, error)| error), MemoryReason::Gone)
+    refused("register", other.register_vec(bytes(1), READABLE), MemoryReason::Gone)
 }
 
 pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {

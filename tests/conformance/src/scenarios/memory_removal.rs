@@ -5,7 +5,7 @@ use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, TestMr, TestPd};
 use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Change, MemoryReason, MemoryStep, MrState, PdState, Policy, Valid};
-use cmid_proto::{CmEvent, Errno};
+use cmid_proto::{CmEvent, Errno, ErrorWith};
 
 use super::memory::{LEN, READABLE, bytes, contents, failed, refused, register};
 
@@ -32,16 +32,15 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     refused("re-register", result, MemoryReason::DeviceGone)?;
     same("what comes back", back, Some(bytes(2)))?;
     same("the MR", (mr.state(), mr.access()), (MrState::Unusable, None))?;
-    refused("register", pd.register_vec(bytes(3), READABLE).map_err(|(_, error)| error), MemoryReason::DeviceGone)?;
+    refused("register", pd.register_vec(bytes(3), READABLE), MemoryReason::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
     // The simulator removes the QP with its device.
     let posted = why(server.qp.post_recv(2, mr.sge(0..LEN)));
     let is_refused = matches!(posted, Err(PostReason::NotRegistered | PostReason::Gone));
     ensure(is_refused, || format!("posting: {posted:?}"))?;
     // The message has arrived, but its completion has not been polled: the poll may be what writes to the memory.
-    let (mr, error) = match mr.deregister_vec() {
-        Err(kept) => kept,
-        Ok(_) => return Err(Failure("deregistered in flight".into())),
+    let Err(ErrorWith { given: mr, error }) = mr.deregister_vec() else {
+        return Err(Failure("deregistered in flight".into()));
     };
     refused::<()>("deregister", Err(error), MemoryReason::InFlight)?;
     b.ends(&mut server, 1, WcStatus::SUCCESS)?;
@@ -50,7 +49,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     // whether it still uses the memory, so the MR keeps it.
     match mr.deregister_vec() {
         Ok(returned) => same("what comes back", returned.buffer, bytes(4))?,
-        Err((mr, error)) => {
+        Err(ErrorWith { given: mr, error }) => {
             failed::<()>("deregister", Err(error), MemoryStep::Deregister, Errno::EIO, Valid::Neither)?;
             same("the MR", mr.state(), MrState::Unusable)?;
         }

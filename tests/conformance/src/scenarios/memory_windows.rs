@@ -3,6 +3,7 @@
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
+use cmid_proto::ErrorWith;
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, Policy};
 
@@ -25,7 +26,7 @@ pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixtu
     b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     same("what the peer has read", &contents(&into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
     let before = fields(&mr);
-    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
+    let Err(ErrorWith { given: mr, error }) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
     refused::<()>("deregister", Err(error), MemoryReason::WindowBound)?;
     same("the MR", fields(&mr), before)?;
     refused("dealloc", pd.dealloc(), MemoryReason::InUse(3))?;

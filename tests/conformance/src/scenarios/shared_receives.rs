@@ -12,7 +12,7 @@ use cmid_proto::datapath::{
     SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, MemoryReason};
-use cmid_proto::{CmEvent, Errno, IdKey, Time};
+use cmid_proto::{CmEvent, Errno, ErrorWith, IdKey, Time};
 
 use super::memory::{contents, deregister, refused, register, unused, used};
 
@@ -221,7 +221,9 @@ pub(super) fn a_receive_is_pinned_until_its_own_completion_is_polled<L: Env>(b: 
     // The later one is polled first.
     b.ends(&mut hall.ends[1].1, 1, WcStatus::SUCCESS)?;
     same("the later one", deregister(other)?[0], 11)?;
-    let Err((one, error)) = one.deregister_vec() else { return Err(Failure("the first one is not pinned".into())) };
+    let Err(ErrorWith { given: one, error }) = one.deregister_vec() else {
+        return Err(Failure("the first one is not pinned".into()));
+    };
     refused::<()>("the first one", Err(error), MemoryReason::InFlight)?;
     b.ends(&mut hall.ends[0].1, 0, WcStatus::SUCCESS)?;
     same("the first one", deregister(one)?[0], 10)?;
@@ -355,7 +357,9 @@ pub(super) fn receives_that_are_left_are_pinned_until_the_srq_is_destroyed<L: En
     }
     same("no other", cq.poll_one()?, None)?;
     same("receives", hall.srq.unpolled(), if polled.is_some() { 1 } else { 2 })?;
-    let Err((left, error)) = left.deregister_vec() else { return Err(Failure("it is not pinned".into())) };
+    let Err(ErrorWith { given: left, error }) = left.deregister_vec() else {
+        return Err(Failure("it is not pinned".into()));
+    };
     refused::<()>("the SRQ is there", Err(error), MemoryReason::InFlight)?;
     let Hall { pds, mrs, srq, .. } = hall;
     drop(srq);

@@ -52,7 +52,7 @@ pub(super) fn on_another_thread<L: Env>(
             let mut driver = env.driver()?;
             let channel = driver.drive().open_channel(Acks::OnDelivery)?;
             let state = Some(released_id.state());
-            let id = driver.drive().adopt(released_id).map_err(|not| Failure(not.to_string()))?;
+            let id = driver.drive().adopt(released_id)?;
             same("adopted", driver.drive().core().state(id), state)?;
             driver.drive().migrate(id, Some(channel), Time::NEVER)?;
             same("migrated", driver.drive().core().state(id), state)?;

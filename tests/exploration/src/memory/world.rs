@@ -1,9 +1,9 @@
 //! One state: domains, regions, the device, and the application's buffers.
 
-use cmid_proto::Errno;
 use cmid_proto::memory::{
     Access, Change, Domain, Ended, MemoryFailure, MrState, PdState, Policy, Region, Returned, Settled, Traffic, Valid,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use super::device::{Answer, Device, Handle};
 use super::invariant::Invariant;
@@ -186,7 +186,7 @@ impl World {
                 let Some(region) = &mut self.regions[mr] else { return Err(Invariant::Panics) };
                 match region.reregister(change, policy, Traffic::Quiet) {
                     Ok(()) => Ok(()),
-                    Err((change, _)) => {
+                    Err(ErrorWith { given: change, .. }) => {
                         self.app.extend(change.buffer);
                         self.app.sort_unstable();
                         Ok(())

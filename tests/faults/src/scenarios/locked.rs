@@ -2,6 +2,7 @@
 
 use cmid_harness::{Check, Failure, Fixture, Side, TestMr, TestPd, make_qp, test_caps};
 use cmid_proto::Acks;
+use cmid_proto::ErrorWith;
 use cmid_proto::datapath::MemoryRegion;
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -28,12 +29,12 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             let (first, second) = (registers(&own, HALF), registers(&own, HALF));
             let mut lines = vec![in_a_line("the first registration", &first), in_a_line("a second one", &second)];
             for mr in [first, second].into_iter().flatten() {
-                mr.deregister_vec().map_err(|(_, error)| error)?;
+                mr.deregister_vec()?;
             }
             let again = registers(&own, HALF);
             lines.push(in_a_line("when the first is gone", &again));
             if let Ok(mr) = again {
-                mr.deregister_vec().map_err(|(_, error)| error)?;
+                mr.deregister_vec()?;
             }
             Ok(lines)
         })?;
@@ -58,7 +59,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
                 format!("the new buffer: {}", if back { "comes back" } else { "is kept" }),
                 format!("the registration: {:?}, {} KiB", mr.state(), mr.len() >> 10),
             ];
-            mr.deregister_vec().map_err(|(_, error)| error)?;
+            mr.deregister_vec()?;
             Ok(lines)
         })?;
         lines.into_iter().for_each(|line| s.note(line));
@@ -80,7 +81,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             let made = b.client.drive().attach_qp(id, |device, attaching| make_qp(device, attaching, &pd, test_caps()));
             let words = made.as_ref().map_or_else(in_words, |_| "ok".to_owned());
             drop(made);
-            hold.deregister_vec().map_err(|(_, error)| error)?;
+            hold.deregister_vec()?;
             b.destroy(Side::Client, id)?;
             Ok(format!("create_cq and create_qp, when no more can be registered ({none}): {words}"))
         })?;
@@ -96,7 +97,7 @@ fn gone(pd: impl TestPd) -> Check {
 }
 
 fn registers<P: TestPd>(pd: &P, len: usize) -> Result<P::Mr, String> {
-    pd.register_vec(vec![1; len], Access::LOCAL_WRITE).map_err(|(buffer, error)| {
+    pd.register_vec(vec![1; len], Access::LOCAL_WRITE).map_err(|ErrorWith { given: buffer, error }| {
         let back = if buffer.len() == len { "the buffer comes back" } else { "the buffer is lost" };
         format!("{}, {back}", error.errno())
     })

@@ -40,7 +40,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         s.b.listen()?;
         let other = s.b.pd(Side::Server)?;
         let (mut client, server) = s.b.join(&pd, &other)?;
-        let mr = pd.register_vec(vec![1; LEN], Access::LOCAL_WRITE).map_err(|(_, error)| error)?;
+        let mr = pd.register_vec(vec![1; LEN], Access::LOCAL_WRITE)?;
         s.link.disturb("loss 100%")?;
         client.qp.post_send(SendWr::send(1, mr.sge(0..LEN)))?;
         let (begun, limit) = (Instant::now(), Duration::from_secs(60));
@@ -69,7 +69,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         s.dropped()?;
         s.link.calm()?;
         s.b.part((client, server))?;
-        mr.deregister_vec().map_err(|(_, error)| error)?;
+        mr.deregister_vec()?;
         for pd in [pd, other] {
             pd.dealloc()?;
         }
@@ -193,9 +193,7 @@ fn whole_life<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
 /// Sends messages. They arrive once, in order and complete.
 fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let (client_pd, server_pd) = (s.b.pd(Side::Client)?, s.b.pd(Side::Server)?);
-    let register = |pd: &PdOf<L>, bytes: Vec<u8>| {
-        pd.register_vec(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| Failure::from(error))
-    };
+    let register = |pd: &PdOf<L>, bytes: Vec<u8>| pd.register_vec(bytes, Access::LOCAL_WRITE);
     let from = register(&client_pd, (0..LEN).map(|at| (at / (LEN / MESSAGES)) as u8).collect())?;
     let to = register(&server_pd, vec![0xff; LEN])?;
     let (mut client, mut server) = s.b.join(&client_pd, &server_pd)?;
@@ -215,7 +213,7 @@ fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let whole = (0..MESSAGES).all(|n| bytes[part(n)].iter().all(|byte| usize::from(*byte) == n));
     s.b.part((client, server))?;
     for mr in [from, to] {
-        mr.deregister_vec().map_err(|(_, error)| error)?;
+        mr.deregister_vec()?;
     }
     s.note(if whole { "messages: each once, in order, whole" } else { "messages: damaged" });
     s.link.calm()

@@ -19,7 +19,7 @@ use crate::memory::{PAGE, kernel_mrs};
 const LEN: usize = 256;
 
 pub(crate) fn pool(pd: &Pd, blocks: usize) -> Pool {
-    pd.pool(vec![0; blocks * LEN], LEN, Access::empty()).map_err(|(_, error)| error).expect("a pool")
+    pd.pool(vec![0; blocks * LEN], LEN, Access::empty()).expect("a pool")
 }
 
 fn filled(pool: &Pool, byte: u8) -> Block {
@@ -95,7 +95,7 @@ pub(crate) fn refused() {
         scope.spawn(post).join().expect("no panic")
     });
     let refused = refused.expect_err("the kernel compares the credentials");
-    assert!(matches!(refused.error.reason(), PostReason::Device(_)) && refused.blocks.is_none());
+    assert!(matches!(refused.error.reason(), PostReason::Device(_)) && refused.given.is_none());
     assert_eq!(here.available(), 1);
     c.qp.post_send_blocks(SendWr::read(1, here.take().expect("a block"), at)).expect("post_send");
     let done = success(polled(&mut c.cq), 1, WcOpcode::RDMA_READ);

@@ -24,7 +24,7 @@ pub(crate) fn register(end: &End, fill: u8, access: Access) -> Mr {
 
 /// Deregisters an unpinned MR and returns its buffer.
 pub(crate) fn returned(memory: Mr) -> Vec<u8> {
-    let returned = memory.deregister().map_err(|(_, error)| error).expect("deregistered");
+    let returned = memory.deregister().expect("deregistered");
     assert!(returned.other.is_none());
     returned.buffer.into_vec().expect("it was a Vec")
 }

@@ -44,7 +44,7 @@ pub(crate) fn in_a_process() {
     let memory = pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
     commands_fail_with_eio();
     let answers = env::var_os(VARIABLE).is_some();
-    let deregistered = memory.deregister().map(drop).map_err(|(_, error)| error.errno());
+    let deregistered = memory.deregister().map(drop).map_err(Errno::from);
     assert_eq!(deregistered, if answers { Ok(()) } else { Err(Errno::EIO) });
     let gone = pd.dealloc();
     assert!(if answers { gone.is_ok() } else { matches!(gone, Err(MemoryError::Refused(_))) }, "{gone:?}");

@@ -6,7 +6,7 @@ use cmid_proto::datapath::{
     CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps, WcOpcode,
 };
-use cmid_proto::{Call, CmEvent, Device, Errno};
+use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith};
 use cmid_verbs::{Access, Completion};
 
 use crate::data::{bytes, polled, register, returned, success};
@@ -83,7 +83,7 @@ pub(crate) fn everything() {
     exchange(&mut pair, 6);
 
     // All of it still exists at the kernel: each deallocation succeeds.
-    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+    window.dealloc().expect("ibv_dealloc_mw");
     assert_eq!((returned(windowed).len(), returned(from).len()), (4096, 4096));
     drop(srq);
     assert_eq!(returned(posted).len(), 4096);
@@ -135,12 +135,12 @@ pub(crate) fn requests() {
     let all = (pair, mr, window);
     in_a_child(|| {
         let (mut pair, mr, window) = all_of(&all);
-        let (mr, error) = mr.deregister().map(drop).expect_err("it is the parent's");
+        let ErrorWith { given: mr, error } = mr.deregister().map(drop).expect_err("it is the parent's");
         assert_eq!(error.to_string(), "refused: deregister an MR while registered: it belongs to the parent process");
         assert_eq!((error.errno(), bytes(&mr, 0)), (Errno::EACCES, [1]));
-        assert_eq!(window.dealloc().map(drop).map_err(|(_, errno)| errno), Err(Errno::EACCES));
+        assert_eq!(window.dealloc().map(drop).map_err(Errno::from), Err(Errno::EACCES));
         assert!(pair.s.pd.dealloc().is_err());
-        let (_, error) = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("a PD of the parent");
+        let error = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("a PD of the parent").error;
         assert_eq!(error.errno(), Errno::EACCES);
         // The kernel backend drops its use of the QP, and librdmacm keeps it.
         let _ = pair.server.device.destroy_qp(id);
@@ -150,7 +150,7 @@ pub(crate) fn requests() {
     let window;
     (pair, mr, window) = all;
     exchange(&mut pair, 2);
-    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+    window.dealloc().expect("ibv_dealloc_mw");
     assert_eq!(returned(mr).len(), 4096);
 
     // What the child makes is its own.
@@ -159,7 +159,7 @@ pub(crate) fn requests() {
         let id = side.bound(crate::env::SERVER);
         let pd = side.device.alloc_pd(id).expect("alloc_pd");
         let mut cq = side.device.create_cq(id, 64).expect("create_cq");
-        let mr = pd.register(vec![1; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error).expect("register");
+        let mr = pd.register(vec![1; 4096], Access::LOCAL_WRITE).expect("register");
         let qp =
             side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         assert!(mr.deregister().is_ok());

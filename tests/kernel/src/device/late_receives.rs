@@ -7,7 +7,7 @@ use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QpAttrs, QpState, QueuePair, RnrTimer, SendWr, WcStatus,
 };
 use cmid_proto::memory::Access;
-use cmid_proto::{Call, Errno};
+use cmid_proto::{Call, Errno, ErrorWith};
 use cmid_verbs::{Completion, Cq};
 
 use crate::env::{End, Pair};
@@ -49,7 +49,7 @@ pub(crate) fn not_flushed() {
     assert_eq!(flushed(within(&mut s.cq, QUIET)), expected, "{release}");
     s.qp.post_recv(4, memory.sge(0..8)).expect("post_recv");
     assert_eq!(flushed(within(&mut s.cq, QUIET)), None);
-    let (memory, error) = memory.deregister().expect_err("it is pinned");
+    let ErrorWith { given: memory, error } = memory.deregister().expect_err("it is pinned");
     assert_eq!(error.errno(), Errno::EBUSY);
     server.device.destroy_qp(s.id).expect("destroy_qp");
     drop(s.qp);

@@ -108,7 +108,7 @@ fn without_descriptors() {
     let _open = (backend() == Backend::Kernel).then(|| side.device.alloc_pd(mine).expect("there are descriptors"));
     for left in [0, 1] {
         let pd = with_descriptors(left, || side.device.alloc_pd(mine)).expect("as in C");
-        let register = || pd.register(vec![0; 64], Access::empty()).map_err(|(_, error)| error.errno());
+        let register = || pd.register(vec![0; 64], Access::empty()).map_err(Errno::from);
         returned(with_descriptors(left, register).expect("as in C"));
         let cq = with_descriptors(left, || side.device.create_cq(mine, 4).map(drop).map_err(Errno::from));
         assert_eq!(cq, if left == 0 { Err(Errno::EMFILE) } else { Ok(()) });
@@ -166,7 +166,7 @@ fn orphans() {
     drop(side);
     let mut deleting = rdma(&["link", "delete", "rxe1"]);
     gone();
-    println!("    register: {:?}", pd.register(vec![0; 8], Access::empty()).map(drop).map_err(|(_, error)| error));
+    println!("    register: {:?}", pd.register(vec![0; 8], Access::empty()).map(drop));
     assert_eq!(returned(memory), [7; 4096]);
     assert!(deleting.try_wait().expect("a child").is_none(), "the device is open while there is a PD");
     drop(kept);

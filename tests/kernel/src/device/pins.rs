@@ -4,7 +4,7 @@ use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
-use cmid_proto::{Call, Errno};
+use cmid_proto::{Call, Errno, ErrorWith};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
 
 use crate::data::{polled, register, success, why};
@@ -23,7 +23,7 @@ fn pinned(mut mr: Mr) -> Mr {
     };
     assert_eq!(outcome.result.map_err(reason), Err(Some((MemoryReason::InFlight, Errno::EBUSY))));
     assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));
-    let (mr, error) = mr.deregister().map(drop).expect_err("it is pinned");
+    let ErrorWith { given: mr, error } = mr.deregister().map(drop).expect_err("it is pinned");
     assert_eq!(reason(error), Some((MemoryReason::InFlight, Errno::EBUSY)));
     assert_eq!((mr.rkey(), mr.addr(), mr.state(), kernel_mrs()), before);
     mr
@@ -83,7 +83,7 @@ pub(crate) fn nothing() {
         );
         assert_eq!(why(s.qp.post_send(SendWr::read(2, far.sge(range), at))), Err(PostReason::OtherPd(OfPd::Mr)));
     }
-    let deregistered = far.deregister().map_err(|(_, error)| error).expect("it is not pinned");
+    let deregistered = far.deregister().expect("it is not pinned");
     assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
     free(to);
     c.qp.post_send(SendWr::send(3, from.sge(7..7))).expect("post_send");
@@ -260,7 +260,7 @@ pub(crate) fn failed() {
         for (at, place) in waiting.iter_mut().enumerate() {
             match place.take().map(Mr::deregister) {
                 Some(Ok(_)) => assert_eq!(freed.replace(at), None),
-                Some(Err((mr, _))) => *place = Some(pinned(mr)),
+                Some(Err(ErrorWith { given: mr, .. })) => *place = Some(pinned(mr)),
                 None => {}
             }
         }
@@ -345,6 +345,6 @@ pub(crate) fn threads() {
         most
     });
     println!("             at most {most} users of the PD");
-    register(&c, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("quiet");
+    register(&c, 0, Access::empty()).deregister().expect("quiet");
     assert_eq!((c.pd.users(), kernel_mrs()), (users, mrs));
 }

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, PdState, RegisterCause};
+use cmid_proto::{Errno, ErrorWith};
 use cmid_verbs::{Access, Buffer, Mr, Pd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -28,7 +28,8 @@ fn side_with_pd() -> (Side, Pd) {
 fn fails(pd: &Pd, buffer: impl Into<Buffer>, access: Access) -> (Buffer, MemoryError) {
     let buffer = buffer.into();
     let (len, before) = (buffer.len(), (pd.users(), kernel_mrs()));
-    let (buffer, error) = pd.register(buffer, access).map(drop).expect_err("it cannot be registered");
+    let ErrorWith { given: buffer, error } =
+        pd.register(buffer, access).map(drop).expect_err("it cannot be registered");
     assert_eq!(buffer.len(), len);
     assert_eq!((pd.users(), kernel_mrs()), before, "after {error}");
     let other = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("something else can");
@@ -38,7 +39,7 @@ fn fails(pd: &Pd, buffer: impl Into<Buffer>, access: Access) -> (Buffer, MemoryE
 }
 
 fn end(mr: Mr) -> Buffer {
-    mr.deregister().map_err(|(_, error)| error).expect("deregistered").buffer
+    mr.deregister().expect("deregistered").buffer
 }
 
 fn refused(error: MemoryError) -> MemoryReason {
@@ -61,7 +62,7 @@ pub(crate) fn bad_memory() {
     let (page, gone) = mapped_read_only(PAGE);
     let (page, error) = fails(&pd, page, Access::LOCAL_WRITE);
     assert_eq!(error, MemoryError::Register { errno: Errno::EACCES, cause: Some(RegisterCause::ReadOnly) });
-    let mut mr = pd.register(page, Access::REMOTE_READ).map_err(|(_, error)| error).expect("readable");
+    let mut mr = pd.register(page, Access::REMOTE_READ).expect("readable");
     assert_eq!((mr.len(), mr.access(), mr.lkey()), (PAGE, Some(Access::REMOTE_READ), mr.rkey()));
     assert_eq!(mr.write(0, &[1]), Err(Errno::EACCES));
     let mut byte = [1];
@@ -180,7 +181,7 @@ pub(crate) fn domains() {
     let other = pd.clone();
     assert_eq!(pd.dealloc(), Ok(()));
     assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(MemoryReason::Gone)));
-    let (far, error) = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
+    let ErrorWith { given: far, error } = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
     assert_eq!((far.len(), refused(error)), (PAGE, MemoryReason::Gone));
     let made = side
         .device

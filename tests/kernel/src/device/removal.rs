@@ -12,7 +12,7 @@ use cmid_proto::datapath::{
     WcOpcode,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason, MrState, PdState, Policy};
-use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
+use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith, IdKey};
 use cmid_verbs::{Access, Backend, Change, Completion};
 use rdma_sys::rdma_cm_id;
 
@@ -84,7 +84,7 @@ pub(crate) fn device_removed() {
     };
     let gone = Some((MemoryReason::DeviceGone, Errno::EIO));
     assert_eq!(pair.s.pd.state(), PdState::Stranded);
-    let (_, error) = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("the device is gone");
+    let error = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("the device is gone").error;
     assert_eq!(refused(error), gone);
     let outcome = memory.reregister(Change::default().to_access(Access::empty()), Policy::default());
     assert_eq!((outcome.result.map_err(refused), memory.state()), (Err(gone), MrState::Unusable));
@@ -95,14 +95,14 @@ pub(crate) fn device_removed() {
 
     // A poll may still write to memory in flight: it is kept until the QP is destroyed and the CQ was polled empty.
     let users = pair.s.pd.users();
-    let (memory, error) = memory.deregister().map(drop).expect_err("it is in flight");
+    let ErrorWith { given: memory, error } = memory.deregister().map(drop).expect_err("it is in flight");
     assert_eq!(refused(error), Some((MemoryReason::InFlight, Errno::EBUSY)));
     drop(other);
     assert_eq!((pair.s.pd.users(), freed.load(Ordering::Relaxed)), (users, 0));
     // Memory with a bound window has to wait for the window, as usual.
     drop(lent);
     assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (users, 0));
-    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+    window.dealloc().expect("ibv_dealloc_mw");
     assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (users - 2, 1));
 
     let Pair { mut client, mut server, c, s: End { id, pd, mut cq, qp }, .. } = pair;

@@ -10,7 +10,7 @@ use cmid_proto::datapath::{
     ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, PdState};
-use cmid_proto::{Call, CmEvent, Errno};
+use cmid_proto::{Call, CmEvent, Errno, ErrorWith};
 use cmid_verbs::{Mr, Pd, Srq};
 
 use crate::data::{polled, success};
@@ -106,7 +106,7 @@ pub(crate) fn threads() {
         srq.post_recv(0, memory.sge(0..64)).expect("post_recv");
     }
     drop(srq);
-    let (memory, _) = memory.deregister().expect_err("the ids have QPs, and the QPs have the SRQ");
+    let ErrorWith { given: memory, .. } = memory.deregister().expect_err("the ids have QPs, and the QPs have the SRQ");
     drop((client, server));
     memory.deregister().expect("the SRQ is destroyed, and its CQs are dropped");
 }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
     DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
+use cmid_proto::{Errno, ErrorWith};
 use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success, why};
@@ -29,7 +29,7 @@ pub(crate) fn bound() {
     s.qp.post_bind(1, &mut window, &mr, 64..128, Access::REMOTE_WRITE).expect("post_bind");
     assert_ne!(window.rkey(), unbound);
     // A bind in flight pins the MR, like any other work request.
-    let (back, error) = mr.deregister().map(drop).expect_err("the bind is in flight");
+    let ErrorWith { given: back, error } = mr.deregister().map(drop).expect_err("the bind is in flight");
     assert_eq!(error.errno(), Errno::EBUSY);
     mr = back;
     success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
@@ -42,7 +42,7 @@ pub(crate) fn bound() {
 
     // While the window is bound, the MR can neither be deregistered nor registered anew.
     let before = (mr.addr(), mr.rkey(), mr.access());
-    let (back, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
+    let ErrorWith { given: back, error } = mr.deregister().map(drop).expect_err("a window is bound to it");
     mr = back;
     assert_eq!((reason(error), mr.state()), (Some(MemoryReason::WindowBound), MrState::Registered));
     let mrs = kernel_mrs();
@@ -76,12 +76,12 @@ pub(crate) fn bound() {
     assert_eq!(polled(&mut c.cq).status, WcStatus::REM_ACCESS_ERR);
 
     // Neither of the two ways to destroy a window checks whether it is bound.
-    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
-    let (mr, error) = mr.deregister().map(drop).expect_err("the second is bound to it");
+    window.dealloc().expect("ibv_dealloc_mw");
+    let ErrorWith { given: mr, error } = mr.deregister().map(drop).expect_err("the second is bound to it");
     assert_eq!(reason(error), Some(MemoryReason::WindowBound));
     drop(second);
     assert_eq!(s.pd.users(), users);
-    assert_eq!(mr.deregister().map_err(|(_, error)| error).expect("no window is left").buffer.len(), PAGE);
+    assert_eq!(mr.deregister().expect("no window is left").buffer.len(), PAGE);
 }
 
 /// An MR that is dropped before its window is deregistered when the window is destroyed, in either way.
@@ -96,10 +96,10 @@ pub(crate) fn dropped() {
         success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
         drop(mr);
         // The MR is neither freed nor forgotten, also when another deregistration retries it.
-        register(&s, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("another one");
+        register(&s, 0, Access::empty()).deregister().expect("another one");
         assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
         if deallocated {
-            window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+            window.dealloc().expect("ibv_dealloc_mw");
         } else {
             drop(window);
         }
@@ -218,7 +218,7 @@ pub(crate) fn dropped_while_its_bind_is_queued() {
         let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
         let (from, into) =
             (register(&s, 7, Access::LOCAL_WRITE | Access::MW_BIND), register(&c, 0, Access::LOCAL_WRITE));
-        let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("pool");
+        let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).expect("pool");
         let [mut first, mut second] = [0; 2].map(|_| s.pd.alloc_mw().expect("alloc_mw"));
         s.qp.post_bind(1, &mut first, &from, 0..8, Access::REMOTE_READ).expect("post_bind");
         success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
@@ -227,7 +227,7 @@ pub(crate) fn dropped_while_its_bind_is_queued() {
         let block = pool.take().expect("a block");
         s.qp.post_bind_block(4, &mut second, block, Access::REMOTE_WRITE).expect("post_bind_block");
         let users = s.pd.users();
-        let (second, errno) = second.dealloc().map(drop).expect_err("its bind is queued");
+        let ErrorWith { given: second, error: errno } = second.dealloc().map(drop).expect_err("its bind is queued");
         assert_eq!(errno, Errno::EBUSY);
         drop(second);
         assert_eq!((s.pd.users(), pool.available()), (users, 0));
@@ -269,7 +269,7 @@ pub(crate) fn invalidated_by_the_peer() {
     // It can be bound again.
     s.qp.post_bind(5, &mut window, &mr, 0..64, Access::REMOTE_READ).expect("post_bind");
     success(polled(&mut s.cq), 5, WcOpcode::BIND_MW);
-    let (mr, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
+    let ErrorWith { given: mr, error } = mr.deregister().map(drop).expect_err("a window is bound to it");
     assert_eq!(reason(error), Some(MemoryReason::WindowBound));
     s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
     assert_eq!(why(s.qp.post_invalidate(7, &mut window)), Err(PostReason::NotBound), "twice");
@@ -283,7 +283,7 @@ pub(crate) fn recalled() {
     for (access, is_renewed) in [(Access::REMOTE_WRITE, true), (Access::REMOTE_READ, false)] {
         for end in ["invalidated", "deallocated", "dropped"] {
             let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
-            let pool = s.pd.pool(vec![1; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("a pool");
+            let pool = s.pd.pool(vec![1; PAGE], PAGE, Access::MW_BIND).expect("a pool");
             let block = pool.take().expect("a block");
             let key = block.remote(0).rkey;
             let mut window = s.pd.alloc_mw().expect("alloc_mw");
@@ -295,7 +295,7 @@ pub(crate) fn recalled() {
                     success(polled(&mut s.cq), 2, WcOpcode::LOCAL_INV);
                     window.reclaim()
                 }
-                "deallocated" => window.dealloc().map_err(|(_, errno)| errno).expect("dealloc").pop(),
+                "deallocated" => window.dealloc().expect("dealloc").pop(),
                 _ => {
                     drop(window);
                     pool.take().map(Part::from)

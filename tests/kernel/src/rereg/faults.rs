@@ -91,7 +91,7 @@ pub(crate) fn pinned_to_be_read() {
     );
     // The old registration is in fact valid until it is deregistered.
     assert_eq!(peer_reads(&mut pair.c, at), Ok([5; 8]));
-    let returned = mr.deregister().map_err(|(_, error)| error).expect("deregistered");
+    let returned = mr.deregister().expect("deregistered");
     assert_eq!(returned.other.map(|other| other.len()), None);
     assert_eq!(returned.buffer.len(), PAGE);
     assert_eq!(peer_reads(&mut pair.c, at), Err(WcStatus::REM_ACCESS_ERR));
@@ -135,7 +135,7 @@ pub(crate) fn read_only_mapping() {
     let page = Page::read_only(0x42);
     // SAFETY: the page is initialised, stays mapped until its owner is dropped, and nothing writes to it.
     let buffer = unsafe { Buffer::from_raw_read_only(page.0, PAGE, Box::new(page)) };
-    let mut mr = pair.s.pd.register(buffer, Access::REMOTE_READ).map_err(|(_, error)| error).expect("registered");
+    let mut mr = pair.s.pd.register(buffer, Access::REMOTE_READ).expect("registered");
     let before = facts(&mr);
     let writable = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
     // The core refuses it without a call to the kernel.

@@ -17,7 +17,7 @@ pub(crate) const READABLE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_REA
 
 /// Registers a region filled with one byte.
 pub(crate) fn region(pd: &Pd, fill: u8, access: Access) -> Mr {
-    pd.register(vec![fill; PAGE], access).map_err(|(_, error)| error).expect("registered")
+    pd.register(vec![fill; PAGE], access).expect("registered")
 }
 
 /// Another PD on the device of an id.
@@ -119,7 +119,7 @@ pub(crate) fn completion(end: &mut End) -> Completion {
 
 /// Deregisters a region, which must succeed.
 pub(crate) fn end(mr: Mr) {
-    mr.deregister().map_err(|(_, error)| error).expect("deregistered");
+    mr.deregister().expect("deregistered");
 }
 
 /// The errno of the kernel itself for a deallocation of the PD of the last moved MR.

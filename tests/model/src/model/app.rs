@@ -2,8 +2,8 @@
 
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, PortSpace, Progress, Released, Request, RequestKind, State,
-    Time,
+    Acks, ChannelKey, CmEvent, ErrorWith, Event, EventKind, IdKey, PortSpace, Progress, Released, Request, RequestKind,
+    State, Time,
 };
 
 use super::host::{Held, Host};
@@ -249,7 +249,7 @@ impl Host {
     pub(crate) fn adopt(&mut self, kernel: &mut Kernel, released_id: DetachedId) -> Option<DetachedId> {
         let (id, channel) = match self.core.adopt(released_id.released) {
             Ok(keys) => keys,
-            Err((_, released)) => return Some(DetachedId { released, ..released_id }),
+            Err(ErrorWith { given: released, .. }) => return Some(DetachedId { released, ..released_id }),
         };
         say(|| format!("adopts {id} on {channel}"));
         kernel.id_mut(released_id.no).key = Some(id);
