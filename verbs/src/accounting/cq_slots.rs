@@ -85,14 +85,15 @@ pub(super) struct Entry {
     pub(super) changed: bool,
 }
 
-/// A queue whose QP is destroyed, and that may have left completions in the CQ.
-pub(super) enum Gone {
+/// A queue whose QP is destroyed, and that may have left completions in the CQ. It is dropped when none is left, or when the
+/// CQ is no longer polled.
+pub(crate) enum Gone {
     Queue(GoneQueue),
-    /// It used this SRQ; with its number.
+    /// It used this SRQ; with its number. The last one ends the pins of the SRQ, if the SRQ is destroyed.
     Srq(Arc<SrqTable>, u32),
 }
 
-/// A work queue of a destroyed QP.
+/// A work queue of a destroyed QP. Its drop ends the pins of its work in flight, and drops what its requests own.
 pub(crate) struct GoneQueue {
     pub(crate) queue_id: u32,
     /// The capacity of its reservation.
@@ -101,7 +102,8 @@ pub(crate) struct GoneQueue {
     /// Its index among the queues of its PD.
     pub(crate) place: InFlightIndex,
     pub(crate) pd: Weak<dyn PdWork>,
-    /// What its requests own.
+    /// What its requests own. Dropped after its pins, because the owner of a buffer may panic.
+    #[expect(dead_code, reason = "held to be dropped")]
     pub(crate) owned: Option<Box<dyn Send + Sync>>,
 }
 
@@ -169,12 +171,14 @@ impl CqSlots {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Records that the QP of a queue is destroyed. Called once for each id with a ring.
-    pub(crate) fn leave(&self, gone: GoneQueue) {
+    /// Records that the QP of a queue is destroyed. Called once for each id with a ring. Returns the queue if it is over at
+    /// once. Its drop may panic, because that of the owner of a buffer may: it is dropped when all else is done.
+    #[must_use]
+    pub(crate) fn leave(&self, gone: GoneQueue) -> Option<Gone> {
         let mut state = self.state.lock();
         state.set_ring(gone.queue_id, None);
         let is_idle = gone.wr_ring.is_idle();
-        self.add_gone(state, Gone::Queue(gone), is_idle);
+        self.add_gone(state, Gone::Queue(gone), is_idle)
     }
 
     /// Adds the use of an SRQ by a QP that is about to be created.
@@ -217,13 +221,14 @@ impl CqSlots {
     }
 
     /// Records that a QP with an SRQ is destroyed, which had this number. Called once for each
-    /// [`attach_srq`](CqSlots::attach_srq).
-    pub(crate) fn leave_srq(&self, table: Arc<SrqTable>, qp_num: u32) {
+    /// [`attach_srq`](CqSlots::attach_srq). Returns the use of the SRQ, as [`leave`](CqSlots::leave) does.
+    #[must_use]
+    pub(crate) fn leave_srq(&self, table: Arc<SrqTable>, qp_num: u32) -> Option<Gone> {
         let is_idle = table.slots().unpolled() == 0;
-        self.add_gone(self.state.lock(), Gone::Srq(table, qp_num), is_idle);
+        self.add_gone(self.state.lock(), Gone::Srq(table, qp_num), is_idle)
     }
 
-    fn add_gone(&self, mut state: MutexGuard<'_, State>, gone: Gone, is_idle: bool) {
+    fn add_gone(&self, mut state: MutexGuard<'_, State>, gone: Gone, is_idle: bool) -> Option<Gone> {
         let over = if state.closed || is_idle {
             state.release(&gone);
             Some(gone)
@@ -232,36 +237,21 @@ impl CqSlots {
             None
         };
         self.version.fetch_add(1, Ordering::Release);
-        drop(state);
-        if let Some(gone) = over {
-            gone.end();
-        }
+        over
     }
 
     /// Ends a destroyed queue. Called when none of its completions is left, or when the CQ is no longer polled.
     pub(super) fn end(&self, gone: Gone) {
         self.state.lock().release(&gone);
-        gone.end();
+        drop(gone);
     }
 }
 
-impl Gone {
-    /// Ends the pins of its work in flight.
-    fn end(self) {
-        match self {
-            Gone::Queue(GoneQueue { place, pd, owned, .. }) => {
-                let pd = pd.upgrade();
-                // First, in case the owner of a buffer panics below.
-                if let Some(pd) = &pd {
-                    pd.in_flight().remove(place);
-                }
-                drop(owned);
-                if let Some(pd) = pd {
-                    pd.released();
-                }
-            }
-            // The last one ends the pins of the SRQ, if the SRQ is destroyed.
-            Gone::Srq(table, _) => drop(table),
+impl Drop for GoneQueue {
+    fn drop(&mut self) {
+        if let Some(pd) = self.pd.upgrade() {
+            pd.in_flight().remove(self.place);
+            pd.released();
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Tests of cq_slots.rs.
 
-use cmid_proto::datapath::{Completion, WcOpcode};
+use cmid_proto::datapath::{Caps, Completion, WcOpcode};
 
 use super::*;
 use crate::accounting::in_flight::{InFlightSet, NoPd, PdWork};
 use crate::accounting::kind::Kind;
+use crate::accounting::poll::Provider;
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
+use crate::accounting::work_queue::Reservation;
 use crate::accounting::wr_ring::Cursor;
 
 /// A queue that something is posted to.
@@ -23,7 +25,7 @@ fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
 fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
     let place = InFlightSet::new().enlist(wr_ring);
     let (wr_ring, pd) = (Arc::clone(wr_ring), Weak::<NoPd>::new());
-    cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned: None });
+    drop(cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned: None }));
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
@@ -257,11 +259,11 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     }
     assert_eq!((cq_slots.room().reserved(), cq_slots.attach_srq(&srq().0)), (4, Err(Errno::EOVERFLOW)));
     // Nothing is in flight, so the QP has left no completions.
-    cq_slots.leave_srq(Arc::clone(&table), 17);
+    drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     assert_eq!(Arc::strong_count(&table), 1);
     let left = receive(&mut cursor, 1);
-    cq_slots.leave_srq(Arc::clone(&table), 17);
-    cq_slots.leave_srq(Arc::clone(&table), 17);
+    drop(cq_slots.leave_srq(Arc::clone(&table), 17));
+    drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     // The SRQ is destroyed, and the memory of its receive is still pinned.
     let (alive, slots) = (Arc::downgrade(&table), Arc::clone(table.slots()));
     drop(table);
@@ -287,7 +289,7 @@ fn the_number_of_a_destroyed_qp_with_an_srq_is_known_until_it_has_left_nothing()
         cq_slots.leaves(&table, qp_num);
     }
     assert_eq!(has_left(), [[true, false]; 2], "before the destruction");
-    cq_slots.leave_srq(Arc::clone(&table), 17);
+    drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     for (is_over, of_first) in [(false, true), (true, false)] {
         slot_cache.look(&cq_slots);
         assert_eq!(slot_cache.refresh(&cq_slots), is_over);
@@ -303,9 +305,9 @@ fn a_cq_whose_handle_is_dropped_keeps_no_srq() {
     for _ in 0..2 {
         cq_slots.attach_srq(&table).expect("room");
     }
-    cq_slots.leave_srq(Arc::clone(&table), 17);
+    drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     slot_cache.close(&cq_slots);
-    cq_slots.leave_srq(Arc::clone(&table), 17);
+    drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     assert_eq!((Arc::strong_count(&table), cq_slots.room().reserved()), (1, 0));
 }
 
@@ -329,6 +331,10 @@ impl Drop for Panics {
     }
 }
 
+fn panics(makes: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(makes)).is_err()
+}
+
 #[test]
 fn a_panic_of_what_a_queue_owns_leaves_no_pins_and_no_reservations() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
@@ -338,16 +344,64 @@ fn a_panic_of_what_a_queue_owns_leaves_no_pins_and_no_reservations() {
         post(&mut cursor, 10);
         let place = pd.0.enlist(&wr_ring);
         let (pd, owned): (Weak<dyn PdWork>, _) = (Arc::<OnePd>::downgrade(&pd), Some(Box::new(Panics) as _));
-        cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned });
+        drop(cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned }));
     }
     assert!(pd.0.name(1));
     slot_cache.look(&cq_slots);
     // The CQ is found empty, again and again.
-    let panics = (0..4).filter(|_| {
-        let poll = core::panic::AssertUnwindSafe(|| slot_cache.refresh(&cq_slots));
-        std::panic::catch_unwind(poll).is_err()
-    });
+    let panics = (0..4).filter(|_| panics(|| _ = slot_cache.refresh(&cq_slots)));
     assert_eq!(panics.count(), 2, "one of each queue");
     assert!(!pd.0.name(1) && slot_cache.none_gone());
     assert_eq!(cq_slots.reserve(8), Ok(()), "all of its depth is free");
+}
+
+#[test]
+fn a_panic_of_what_a_queue_owns_when_its_cq_is_dropped_leaves_no_pins_of_others() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
+    let pd = Arc::new(OnePd(InFlightSet::new()));
+    let owned: [Box<dyn Send + Sync>; 2] = [Box::new(Panics), Box::new(())];
+    for owned in owned {
+        let (queue_id, wr_ring, mut cursor) = queue(&cq_slots);
+        post(&mut cursor, 10);
+        let (place, pd): (_, Weak<dyn PdWork>) = (pd.0.enlist(&wr_ring), Arc::<OnePd>::downgrade(&pd));
+        drop(cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring, place, pd, owned: Some(owned) }));
+    }
+    assert!(panics(|| slot_cache.close(&cq_slots)));
+    assert!(!pd.0.name(1));
+}
+
+/// A CQ of one test.
+struct OneCq(CqSlots);
+
+impl Provider for OneCq {
+    fn cq_slots(&self) -> &CqSlots {
+        &self.0
+    }
+
+    fn poll(&self, _completions: &mut [Completion]) -> core::ffi::c_int {
+        0
+    }
+}
+
+/// The provider may write to the memory of the receives when the CQ is polled.
+#[test]
+fn a_panic_of_what_sends_own_does_not_end_the_receives_that_may_be_left() {
+    let (cq, mut slot_cache) = (Arc::new(OneCq(CqSlots::new(8))), SlotCache::default());
+    let pd = Arc::new(OnePd(InFlightSet::new()));
+    let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+    let mut queues = Reservation::make([&cq, &cq], &caps).expect("room").into_queues();
+    let [mut sends, mut recvs] = [pd.0.without_ring(), pd.0.without_ring()];
+    queues.open_send(&mut sends, &pd, false);
+    queues.open_recv(&mut recvs, &pd);
+    assert_eq!(slot_cache.retire(&cq.0, &mut [post(&mut sends, 10)], 0), 1, "nothing is left of the sends");
+    post(&mut recvs, 20);
+    let memory = Arc::new(());
+    let owned: [Box<dyn Send + Sync>; 2] = [Box::new(Panics), Box::new(Arc::clone(&memory))];
+    assert!(panics(|| drop(queues.close(&pd, Some(owned)))));
+    assert_eq!((pd.0.name(1), Arc::strong_count(&memory)), (true, 2), "a receive may be left");
+    for _ in 0..2 {
+        slot_cache.look(&cq.0);
+        slot_cache.refresh(&cq.0);
+    }
+    assert_eq!((pd.0.name(1), Arc::strong_count(&memory), cq.0.room().reserved()), (false, 1, 0));
 }

@@ -278,8 +278,8 @@ impl Drop for Qp {
                 core::mem::forget((table, cq));
             }
         } else {
-            self.queues.close(&self.pd.0, self.owned.take());
-            srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table, 0));
+            drop(self.queues.close(&self.pd.0, self.owned.take()));
+            srq.into_iter().for_each(|(table, cq)| drop(cq.cq_slots.leave_srq(table, 0)));
         }
         self.pd.0.released();
     }

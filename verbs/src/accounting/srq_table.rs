@@ -93,17 +93,11 @@ impl Drop for SrqTable {
         let owned = self.owned.get_mut().take();
         if *self.leaked.get_mut() {
             core::mem::forget(owned);
-        } else {
-            let pd = self.pd.upgrade();
-            // First, in case the owner of a buffer panics below.
-            if let Some(pd) = &pd {
-                pd.in_flight().remove(self.place);
-            }
-            drop(owned);
-            if let Some(pd) = pd {
-                pd.released();
-            }
+        } else if let Some(pd) = self.pd.upgrade() {
+            pd.in_flight().remove(self.place);
+            pd.released();
         }
+        // `owned` is dropped last, because the owner of a buffer may panic.
     }
 }
 

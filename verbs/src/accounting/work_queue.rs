@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, Unpolled};
 
-use crate::accounting::cq_slots::GoneQueue;
+use crate::accounting::cq_slots::{Gone, GoneQueue};
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::poll::Provider;
 use crate::accounting::wr_ring::{Cursor, WrRing};
@@ -132,11 +132,17 @@ impl<C: Provider> WorkQueues<C> {
     }
 
     /// Ends both queues of a destroyed QP. What its requests of sends and of receives own is dropped when they can no
-    /// longer be executed.
-    pub(crate) fn close(&mut self, pd: &Arc<impl PdWork + 'static>, owned: Option<[impl Send + Sync + 'static; 2]>) {
+    /// longer be executed. Returns the queues that are over at once, as [`CqSlots::leave`] does.
+    ///
+    /// [`CqSlots::leave`]: crate::accounting::cq_slots::CqSlots::leave
+    #[must_use]
+    pub(crate) fn close(
+        &mut self,
+        pd: &Arc<impl PdWork + 'static>,
+        owned: Option<[impl Send + Sync + 'static; 2]>,
+    ) -> [Option<Gone>; 2] {
         let Caps { max_send_wr, max_recv_wr, .. } = self.caps;
         let (send, recv) = (self.send.take(), self.recv.take());
-        // First, in case the owner of a buffer panics below.
         if send.is_none() {
             self.send_cq.cq_slots().cancel(max_send_wr);
         }
@@ -144,12 +150,10 @@ impl<C: Provider> WorkQueues<C> {
             self.recv_cq.cq_slots().cancel(max_recv_wr);
         }
         let [of_sends, of_recvs] = owned.map_or([None, None], |owned| owned.map(Some));
-        if let Some(ring) = send {
-            ring.close(&*self.send_cq, max_send_wr, pd, of_sends);
-        }
-        if let Some(ring) = recv {
-            ring.close(&*self.recv_cq, max_recv_wr, pd, of_recvs);
-        }
+        [
+            send.and_then(|ring| ring.close(&*self.send_cq, max_send_wr, pd, of_sends)),
+            recv.and_then(|ring| ring.close(&*self.recv_cq, max_recv_wr, pd, of_recvs)),
+        ]
     }
 
     /// Leaks the queues of a QP that could not be destroyed: they keep their reservations and their ids.
@@ -201,9 +205,9 @@ impl Ring {
         capacity: u32,
         pd: &Arc<impl PdWork + 'static>,
         owned: Option<impl Send + Sync + 'static>,
-    ) {
+    ) -> Option<Gone> {
         let Ring { queue_id, wr_ring, place } = self;
         let (pd, owned) = (Arc::downgrade(pd), owned.map(|owned| Box::new(owned) as Box<dyn Send + Sync>));
-        cq.cq_slots().leave(GoneQueue { queue_id, capacity, wr_ring, place, pd, owned });
+        cq.cq_slots().leave(GoneQueue { queue_id, capacity, wr_ring, place, pd, owned })
     }
 }

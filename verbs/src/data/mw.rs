@@ -203,7 +203,7 @@ impl Drop for Mw {
     }
 }
 
-/// A window whose handle is dropped.
+/// A window whose handle is dropped. Its own drop leaks the parts that are not returned.
 struct LeftMw {
     raw: Handle,
     number: u64,
@@ -217,12 +217,19 @@ struct LeftMw {
 impl LeftMw {
     /// Returns the parts of a window that is deallocated. What cannot be settled now is the QP's, whose end settles it.
     fn return_parts(&mut self) -> bool {
-        let qps = mem::take(&mut self.requests).0;
-        drop(settled(&mut self.parts, &self.pd));
+        let (qps, own) = (mem::take(&mut self.requests).0, settled(&mut self.parts, &self.pd));
         if let [(qp, _)] = &*qps {
             qp.keep_parts(self.parts.drain(..).map(|lent| lent.part));
         }
+        // Last, because the owner of a buffer may panic.
+        drop((own, qps));
         self.parts.is_empty()
+    }
+}
+
+impl Drop for LeftMw {
+    fn drop(&mut self) {
+        mem::forget(mem::take(&mut self.parts));
     }
 }
 
@@ -237,7 +244,6 @@ impl TryEnd for LeftMw {
             if let Err(errno) = unsafe { dealloc(self.raw, self.number, &self.pd) } {
                 // If the kernel refuses, it is leaked. It stays bound then, unless the kernel has taken its device away.
                 if !pd.is_gone() || !matches!(errno, Errno::EIO | Errno::ENODEV) {
-                    mem::forget(mem::take(&mut self.parts));
                     return true;
                 }
                 pd.bindings().dealloc(self.number);

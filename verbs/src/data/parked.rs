@@ -7,6 +7,8 @@
 //! not be deallocated then either, and [`ProtectionDomain::users`](cmid_proto::datapath::ProtectionDomain::users) equals the
 //! count of the kernel.
 
+use std::vec;
+
 use parking_lot::Mutex;
 
 /// A registration or a window without an owner.
@@ -67,8 +69,23 @@ impl<R: TryEnd + ?Sized> Parked<R> {
 
     #[cold]
     fn end_all(&self, waiting: Vec<Box<R>>) {
-        for registration in waiting {
+        let mut rest = Rest { parked: self, waiting: waiting.into_iter() };
+        for registration in rest.waiting.by_ref() {
             self.end(registration);
+        }
+    }
+}
+
+/// Those that [`Parked::end_all`] has not come to. After a panic, as that of the owner of a buffer, they wait on.
+struct Rest<'a, R: TryEnd + ?Sized> {
+    parked: &'a Parked<R>,
+    waiting: vec::IntoIter<Box<R>>,
+}
+
+impl<R: TryEnd + ?Sized> Drop for Rest<'_, R> {
+    fn drop(&mut self) {
+        if self.waiting.len() > 0 {
+            self.parked.0.lock().waiting.extend(&mut self.waiting);
         }
     }
 }
@@ -138,5 +155,31 @@ mod tests {
         assert_eq!((waiting(&parked), by.get()), (1, 3));
         parked.retry();
         assert_eq!((waiting(&parked), by.get()), (0, 0), "while another looked");
+    }
+
+    /// A registration of memory whose owner panics when it is freed; 0 is held.
+    struct Panics(Cell<u32>);
+
+    impl TryEnd for Panics {
+        fn try_end(&mut self) -> bool {
+            let ends = self.0.get();
+            assert_ne!(ends, 1, "as the owner of a buffer may");
+            self.0.set(2);
+            ends > 1
+        }
+    }
+
+    #[test]
+    fn a_panic_of_one_loses_no_other() {
+        let parked = Parked::new();
+        for ends in [0, 1, 0, 1, 0] {
+            // Each waits at first.
+            parked.0.lock().waiting.push(Box::new(Panics(Cell::new(ends))));
+        }
+        let panics = |parked: &Parked<Panics>| {
+            std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| parked.retry())).is_err()
+        };
+        let rounds = [(); 4].map(|()| (panics(&parked), parked.0.lock().waiting.len()));
+        assert_eq!(rounds, [(true, 4), (true, 2), (false, 1), (false, 0)]);
     }
 }

@@ -398,16 +398,19 @@ impl Drop for QpInner {
         // and with it the memory that its work requests name.
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
-        if destroyed {
-            self.queues.close(pd, blocks);
+        let over = if destroyed {
+            self.queues.close(pd, blocks)
         } else {
             self.queues.leak(pd);
             core::mem::forget((blocks, core::mem::take(self.parts.get_mut())));
             if let Some(srq) = self.srq.take() {
                 srq.leak();
             }
-        }
-        self.pd.inner().parked().released();
+            [None, None]
+        };
+        pd.parked().released();
+        // Last, because the owner of a buffer may panic.
+        drop(over);
     }
 }
 

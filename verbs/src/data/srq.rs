@@ -379,7 +379,7 @@ impl Drop for SrqUse {
         if self.srq.pd.inner().is_inherited() {
             return;
         }
-        self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table), self.qp_num);
+        drop(self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table), self.qp_num));
     }
 }
 
