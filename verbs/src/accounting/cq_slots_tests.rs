@@ -149,6 +149,37 @@ fn tokens_stay_below_2_to_the_63_however_many_queues_there_were() {
     assert_eq!(indices, Vec::from_iter(0..9));
 }
 
+/// Also where each completion is looked at, on iWARP and after a refused post, and where there is no queue.
+#[test]
+fn no_number_of_the_applications_own_posts_is_the_next_one_of_a_queue() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
+    let none_is_next = |slot_cache: &SlotCache| {
+        let known = slot_cache.known();
+        for next in (0..4).map(|place| known.ring(place << 32).retired.number.load(Ordering::Relaxed)) {
+            for own in [next, next ^ 1 << 32, next + 1].map(|number| number | 1 << 63) {
+                assert_eq!(known.retire_next(own), None, "{own:#x}");
+            }
+        }
+    };
+    none_is_next(&slot_cache);
+    let (_, _ordered, mut cursor) = queue(&cq_slots);
+    post(&mut cursor, 10);
+    let (withdrawn, wr_ring, mut cursor) = queue(&cq_slots);
+    post(&mut cursor, 20);
+    cursor.file(21, &[1], Kind::of(WcOpcode::SEND)).expect("room");
+    cursor.withdraw(0, 1);
+    cq_slots.set_ring(withdrawn, &wr_ring);
+    cq_slots.reserve(4).expect("room");
+    let queue_id = cq_slots.assign();
+    let unordered = Arc::new(WrRing::unordered(queue_id, 4, 1));
+    cq_slots.set_ring(queue_id, &unordered);
+    let token = post(&mut Cursor::new(&unordered), 30);
+    slot_cache.look(&cq_slots);
+    none_is_next(&slot_cache);
+    assert!(unordered.names(1) && wr_ring.names(1));
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [token], 0), 1);
+}
+
 #[test]
 fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());

@@ -117,7 +117,7 @@ pub(crate) struct InFlightIndex(usize);
 
 impl InFlightSet {
     pub(crate) fn new() -> Self {
-        InFlightSet { queues: Mutex::default(), nothing: WrRing::nothing() }
+        InFlightSet { queues: Mutex::default(), nothing: WrRing::nothing(0) }
     }
 
     /// Returns the cursor of a queue without a ring. It has no room.

@@ -2,9 +2,10 @@
 
 use cmid_proto::datapath::{SendFlags, WcOpcode};
 
-/// A bit of `retired`, set while a completion may need a closer look: those of the queue come out of order, or a
-/// request is withdrawn. No token has this bit (raw.rs), so none equals `retired` then.
-pub(super) const LOOK: u64 = 1 << 63;
+/// A bit of `retired`, inverted while a completion may need a closer look: those of the queue come out of order, or a
+/// request is withdrawn. It is the lowest bit of the queue's place among the rings (rings.rs). So whatever number a
+/// completion has, also one of the application's own (raw.rs), it is not compared with the `retired` that it equals then.
+pub(super) const LOOK: u64 = 1 << 32;
 
 /// The request is not in flight any more, although an earlier one is.
 pub(super) const DONE: u64 = 1 << 56;

@@ -44,7 +44,7 @@ impl WrRing {
         }
         let next = if self.is_unordered { self.retire_alone(number, retired, kind) } else { number.wrapping_add(1) };
         // Release: as in `retire_next`.
-        self.retired.number.store(self.token(next) | self.look(next), Ordering::Release);
+        self.retired.number.store(self.token(next) ^ self.look(next), Ordering::Release);
         if kind.has(WITHDRAWN) { Retired::Silent } else { Retired::Done(wr_id, kind.opcode()) }
     }
 
@@ -91,8 +91,8 @@ impl WrRing {
 
     /// Called by the poller after a request was withdrawn: each completion is looked at until it is passed.
     pub(crate) fn heed_withdrawn(&self) {
-        let retired = self.retired.number.load(Ordering::Relaxed);
-        self.retired.number.store(retired | self.look(retired as u32), Ordering::Release);
+        let retired = self.retired.number.load(Ordering::Relaxed) as u32;
+        self.retired.number.store(self.token(retired) ^ self.look(retired), Ordering::Release);
     }
 }
 

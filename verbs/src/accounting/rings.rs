@@ -11,13 +11,14 @@ pub(crate) struct Rings {
     rings: Box<[Arc<WrRing>]>,
     /// The number of rings minus 1.
     mask: usize,
-    nothing: Arc<WrRing>,
+    /// Those of even and of odd places.
+    nothing: [Arc<WrRing>; 2],
 }
 
 impl Default for Rings {
     fn default() -> Self {
-        let nothing = WrRing::nothing();
-        Rings { rings: vec![Arc::clone(&nothing); 2].into(), mask: 1, nothing }
+        let nothing = [0, 1].map(WrRing::nothing);
+        Rings { rings: nothing.to_vec().into(), mask: 1, nothing }
     }
 }
 
@@ -26,7 +27,7 @@ impl Rings {
     pub(crate) fn reserve(&mut self, queues: usize) {
         if queues > self.rings.len() {
             let len = queues.next_power_of_two();
-            let more = std::iter::repeat_n(&self.nothing, len - self.rings.len());
+            let more = self.nothing.iter().cycle().take(len - self.rings.len());
             self.rings = self.rings.iter().chain(more).cloned().collect();
             self.mask = self.rings.len() - 1;
         }
@@ -35,7 +36,7 @@ impl Rings {
     /// Sets the ring with an index.
     pub(crate) fn set(&mut self, index: usize, wr_ring: Option<&Arc<WrRing>>) {
         if let Some(place) = self.rings.get_mut(index) {
-            place.clone_from(wr_ring.unwrap_or(&self.nothing));
+            place.clone_from(wr_ring.unwrap_or(&self.nothing[index & 1]));
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct WrRing {
 /// The key of "no memory". A registration with this key can appear to be pinned.
 pub(crate) const NO_KEY: u32 = 0;
 
-/// The id of the ring of queues that have none.
+/// The id of the ring of queues that have none, at even places among the rings.
 const NO_QUEUE: u32 = u32::MAX;
 
 impl WrRing {
@@ -86,13 +86,14 @@ impl WrRing {
     /// As [`WrRing::new`], for a queue whose completions come in any order that iWARP permits.
     pub(crate) fn unordered(queue_id: u32, capacity: u32, max_sge: u32) -> Self {
         let ring = WrRing::new(queue_id, capacity, max_sge);
-        ring.retired.number.store(ring.token(0) | LOOK, Ordering::Relaxed);
+        ring.retired.number.store(ring.token(0) ^ LOOK, Ordering::Relaxed);
         WrRing { is_unordered: true, ..ring }
     }
 
-    /// Creates the ring of queues that have none. It is both full and empty, and its index is that of no queue of a CQ.
-    pub(crate) fn nothing() -> Arc<Self> {
-        Arc::new(WrRing::new(NO_QUEUE, 0, 0))
+    /// Creates the ring of queues that have none, for places of this parity among the rings. It is both full and empty, and
+    /// no completion is its next one: see [`LOOK`].
+    pub(crate) fn nothing(parity: u32) -> Arc<Self> {
+        Arc::new(WrRing::new(NO_QUEUE ^ parity, 0, 0))
     }
 
     /// Sets the positions as after `number` work requests.
@@ -100,7 +101,7 @@ impl WrRing {
     pub(crate) fn skip_to(&self, number: u32) {
         self.posted.number.store(self.token(number), Ordering::Relaxed);
         let look = if self.is_unordered { LOOK } else { 0 };
-        self.retired.number.store(self.token(number) | look, Ordering::Relaxed);
+        self.retired.number.store(self.token(number) ^ look, Ordering::Relaxed);
         self.reached.store(number, Ordering::Relaxed);
     }
 

@@ -220,7 +220,7 @@ fn the_next_completion_is_recognized_by_its_token_alone() {
     assert_eq!(wr_ring.retire_next(tokens[1]), None, "after a later one");
     assert!(wr_ring.is_idle());
     // No token of the empty ring belongs to a queue of a CQ.
-    let nothing = WrRing::nothing();
+    let nothing = WrRing::nothing(0);
     for token in [0, 1, tokens[0], u64::MAX >> 1] {
         assert_eq!(nothing.retire_next(token), None);
     }
