@@ -34,10 +34,10 @@ impl Wakers {
 
     /// The task of the context waits for a half.
     pub(super) fn register(&self, half: Half, context: &Context<'_>) {
-        match &mut *self.of(half) {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
+        let waker = context.waker().clone();
+        let before = self.of(half).replace(waker);
+        // Not within the lock: it may be the last of its task, which drops messages then.
+        drop(before);
     }
 
     /// Called before the channel looks for the receives of dropped messages.
@@ -78,6 +78,36 @@ impl Wake for Wakers {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// The waker of a task whose executor is gone. Its drop drops the task, and a message that the task has.
+    struct Last(Arc<Wakers>);
+
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.dropped();
+        }
+    }
+
+    #[test]
+    fn a_task_that_ends_with_its_waker_drops_its_messages() {
+        let (ended, ends) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let wakers = Arc::new(Wakers::default());
+            wakers.look(true);
+            for half in [Half::Receive, Half::Send] {
+                let last = Waker::from(Arc::new(Last(Arc::clone(&wakers))));
+                wakers.register(half, &Context::from_waker(&last));
+                drop(last);
+                wakers.register(half, &Context::from_waker(Waker::noop()));
+            }
+            let _ = ended.send(());
+        });
+        assert_eq!(ends.recv_timeout(std::time::Duration::from_secs(20)), Ok(()), "it waits for its own lock");
+    }
 
     #[derive(Default)]
     struct Count(AtomicU32);
