@@ -23,8 +23,10 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    pub(crate) fn at(line: usize, what: impl Into<String>) -> Self {
-        Wrong { line, what: what.into() }
+    /// Escapes what is not printable: words of a trace are part of it, and a terminal would obey them.
+    pub(crate) fn at(line: usize, what: impl AsRef<str>) -> Self {
+        let shown = |it| if matches!(it, '"' | '\'' | '\\') { String::from(it) } else { it.escape_debug().to_string() };
+        Wrong { line, what: what.as_ref().chars().map(shown).collect() }
     }
 }
 
@@ -103,8 +105,7 @@ fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<(Vec<u8>, 
 fn limits(line: &[u8]) -> Result<Limits, String> {
     let Header { begin: Begin { format, version, limits } } = parse::<Header<Value>>(line)?;
     if (format.as_str(), version) != (FORMAT, VERSION) {
-        let found = format.escape_debug();
-        return Err(format!("{found} of version {version} is not {FORMAT} of version {VERSION}"));
+        return Err(format!("{format} of version {version} is not {FORMAT} of version {VERSION}"));
     }
     serde_json::from_value(limits).map_err(|error| format!("limits: {error}"))
 }

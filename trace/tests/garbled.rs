@@ -36,8 +36,6 @@ fn what_is_wrong_is_said_with_its_line() {
         let what = format!("line 1: cmid-trace of version {version} is not cmid-trace of version 4");
         assert_eq!(wrong(other.as_bytes()), what);
     }
-    let of_others = BEGIN.replace("cmid-trace", "\\u001b[m") + "\n";
-    assert!(wrong(of_others.as_bytes()).starts_with("line 1: \\u{1b}[m of version 4 is not"));
     let unlimited = BEGIN.replace("\"groups\":4", "\"rooms\":4") + "\n";
     assert!(wrong(unlimited.as_bytes()).starts_with("line 1: limits: unknown field `rooms`"));
     assert!(after_begin(&format!("{BEGIN}\n")).contains("unknown field `begin`"));
@@ -51,6 +49,22 @@ fn what_is_wrong_is_said_with_its_line() {
     assert!(wrong(&[BEGIN.as_bytes(), b"\n\"\xff\"\n"].concat()).starts_with("line 2: column"));
     let deep = "[".repeat(100_000);
     assert!(after_begin(&format!("{deep}\n")).starts_with("line 2: column"));
+}
+
+/// A terminal obeys control characters, and others change the order of what follows them.
+#[test]
+fn an_error_has_only_characters_that_can_be_printed() {
+    let (escape, reverse) = ("\\u001b[2J", "\u{202e}");
+    for words in [escape, reverse] {
+        let format = wrong((BEGIN.replace("cmid-trace", words) + "\n").as_bytes());
+        let limit = wrong((BEGIN.replace("groups", words) + "\n").as_bytes());
+        let input = after_begin(&format!("{{\"in\":{{\"{words}\":1}}}}\n"));
+        let answer = after_begin(&format!("{{\"in\":\"yield\",\"out\":\"{words}\"}}\n"));
+        for what in [format, limit, input, answer] {
+            let shown = ["\\u{1b}[2J", "\\u{202e}"].iter().any(|shown| what.contains(shown));
+            assert!(shown && !what.contains(['\u{1b}', '\u{202e}']), "{}", what.escape_debug());
+        }
+    }
 }
 
 #[test]
