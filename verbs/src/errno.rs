@@ -19,6 +19,24 @@ pub(crate) fn clear() {
     unsafe { *__errno_location() = 0 };
 }
 
+/// Makes a read of libibverbs, which takes what is there, until no signal interrupts it. False: nothing is there.
+///
+/// # Errors
+/// The errno of the read; `EIO` if it fails without one, such as for a part of an event.
+pub(crate) fn of_read(mut read: impl FnMut() -> c_int) -> Result<bool, Errno> {
+    loop {
+        clear();
+        match read() {
+            0 => return Ok(true),
+            _ => match last() {
+                Errno::EAGAIN => return Ok(false),
+                Errno::EINTR => {}
+                errno => return Err(errno),
+            },
+        }
+    }
+}
+
 /// Converts the result of an `rdma_*` function: −1 and errno. Old versions returned −errno in some cases (rdma_cm(7)).
 pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     of_ibv(returned)
@@ -55,6 +73,25 @@ mod tests {
         assert_eq!(unsafe { libc::close(-1) }, -1);
         assert_eq!((of_ibv(-22), of_ibv(-107)), (Err(Errno::EINVAL), Err(Errno::ENOTCONN)));
         assert!(of_rdma(c_int::MIN).is_err());
+    }
+
+    fn set(errno: Errno) {
+        // SAFETY: the calling thread always has an errno.
+        unsafe { *__errno_location() = errno.0 };
+    }
+
+    #[test]
+    fn a_read_fails_by_its_own_errno() {
+        for earlier in [Errno::EINTR, Errno::EAGAIN] {
+            set(earlier);
+            assert_eq!(of_read(|| -1), Err(Errno::EIO), "a part of an event");
+        }
+        let mut answers = [Errno::EINTR, Errno::EINTR, Errno::EAGAIN, Errno::ENODEV].into_iter();
+        let mut read = || answers.next().map_or(0, |errno| (set(errno), -1).1);
+        assert_eq!(
+            [of_read(&mut read), of_read(&mut read), of_read(&mut read)],
+            [Ok(false), Err(Errno::ENODEV), Ok(true)]
+        );
     }
 
     #[test]

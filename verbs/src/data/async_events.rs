@@ -66,16 +66,10 @@ impl AsyncEventQueue for AsyncEvents {
 
     fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno> {
         let mut raw = MaybeUninit::<RawAsyncEvent>::zeroed();
-        loop {
-            errno::clear();
-            // SAFETY: the context is open, and the result has a place of the right layout (asserted above).
-            let returned = unsafe { ffi::ibv_get_async_event(self.context.as_ptr(), raw.as_mut_ptr().cast()) };
-            match if returned == 0 { Ok(()) } else { Err(errno::last()) } {
-                Ok(()) => break,
-                Err(Errno::EAGAIN) => return Ok(None),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
-            }
+        // SAFETY: the context is open, and the result has a place of the right layout (asserted above).
+        let read = || unsafe { ffi::ibv_get_async_event(self.context.as_ptr(), raw.as_mut_ptr().cast()) };
+        if !errno::of_read(read)? {
+            return Ok(None);
         }
         // SAFETY: the call has written it; zeros are a value of it too.
         let mut event = unsafe { raw.assume_init() };

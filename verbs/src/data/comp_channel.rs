@@ -79,17 +79,10 @@ impl RawChannel {
     /// Takes a notification; `None` if there is none. The caller acks it.
     pub(crate) fn take_notification(&self) -> Result<Option<NonNull<ibv_cq>>, Errno> {
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-        loop {
-            // SAFETY: the channel is open and the results have places.
-            let returned = unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), &raw mut cq, &raw mut context) };
-            match if returned == 0 { Ok(()) } else { Err(errno::last()) } {
-                Ok(()) => return NonNull::new(cq).map(Some).ok_or(Errno::EIO),
-                Err(Errno(ffi::EAGAIN)) => return Ok(None),
-                // No case is known: a read that does not block is not interrupted.
-                Err(Errno(ffi::EINTR)) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        // SAFETY: the channel is open and the results have places.
+        let is_taken =
+            errno::of_read(|| unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), &raw mut cq, &raw mut context) })?;
+        if is_taken { NonNull::new(cq).map(Some).ok_or(Errno::EIO) } else { Ok(None) }
     }
 
     pub(crate) fn raw_fd(&self) -> c_int {
