@@ -12,7 +12,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use cmid_tokio::proto::Transport;
-use cmid_tokio::proto::messages::{MessagesConfig, NotSent};
+use cmid_tokio::proto::messages::{HEADER, MessagesConfig, NotSent};
 use cmid_tokio::sim::{Clock, SimDevice};
 use cmid_tokio::{ByteStream, Channel, Connection, Options};
 use common::channels::{CONFIG, CREDITS, channels};
@@ -294,4 +294,52 @@ async fn a_message_larger_than_the_peer_takes_ends_its_channel() {
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidData);
     drop(server);
     assert_eq!(ends(client.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+/// A packet of the peer: its kind, and what follows the header.
+fn packet(kind: u8, content: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(content.len()).unwrap().to_be_bytes();
+    [&[1, kind, 0, 0][..], &len, &[0; 4], &u32::from(CONFIG.window).to_be_bytes(), content].concat()
+}
+
+/// An offer of so many bytes, in memory that this side may not read.
+fn offer(len: u64) -> Vec<u8> {
+    packet(4, &[&[0; 12][..], &len.to_be_bytes()].concat())
+}
+
+/// What a channel returns after this packet of its peer.
+async fn received(packet: &[u8]) -> ErrorKind {
+    let (world, options, hello) = (World::paused(), Options::default(), CONFIG.hello());
+    let mut listener = world.listener();
+    let connect = Channel::connect(world.client.device(), server(), CONFIG, &options);
+    let said = Options { private_data: &hello, ..options.clone() };
+    let accept = async { listener.accept().await?.accept(&said, attach).await };
+    let (mut channel, (_connection, mut peer)) = ends(async { tokio::try_join!(connect, accept) }).await.unwrap();
+    peer.send_bytes(packet);
+    ends(channel.recv()).await.unwrap_err().kind()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_breaks_the_protocol_ends_its_channel_and_is_named_as_the_cause() {
+    let whole = packet(1, b"message");
+    for at in 0..HEADER {
+        for byte in [0, 1, 0x7f, 0xff] {
+            let mut wrong = whole.clone();
+            wrong[at] = byte;
+            let wrong_number = (8..12).contains(&at) && byte > 0;
+            if wrong != whole && (at < 8 || wrong_number || byte == 0xff) {
+                assert_eq!(received(&wrong).await, ErrorKind::InvalidData, "{wrong:?}");
+            }
+        }
+    }
+    for len in [0, (1 << 20) + 1, u64::from(u32::MAX) + 1, u64::MAX] {
+        assert_eq!(received(&offer(len)).await, ErrorKind::InvalidData, "an offer of {len} bytes");
+    }
+    for wrong in [&[][..], &whole[..HEADER - 1], &packet(5, &[]), &packet(4, &[0; 19]), &packet(4, &[0; 21])] {
+        assert_eq!(received(wrong).await, ErrorKind::InvalidData, "{wrong:?}");
+    }
+    for len in [1, 1 << 20] {
+        assert_eq!(received(&offer(len)).await, ErrorKind::Other, "memory of the peer that cannot be read");
+    }
+    assert_eq!(received(&[7; 65]).await, ErrorKind::Other, "it is longer than a receive");
 }

@@ -55,8 +55,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
 
     fn begin_read(&mut self, at: Remote, len: u64) -> io::Result<()> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len > self.large_max {
-            let error = format!("the peer offers a message of {len} bytes, more than {}", self.large_max);
+        // No side offers an empty one, and there is no registration without memory.
+        if !(1..=self.large_max).contains(&len) {
+            let error = format!("the peer offers a message of {len} bytes, and 1 to {} are taken", self.large_max);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         // On iWARP the answer to a read is a write of the peer (`siw_check_mem`).

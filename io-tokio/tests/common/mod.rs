@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmid_tokio::proto::Transport;
 use cmid_tokio::proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, prelude::*};
-use cmid_tokio::sim::{Clock, Config, Cq, Fabric, Host, Mr, Qp, SimDevice};
+use cmid_tokio::sim::{Clock, Config, Cq, Fabric, Host, Mr, Pd, Qp, SimDevice};
 use cmid_tokio::{Connection, Listener, Options};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -76,6 +76,7 @@ pub(crate) struct Side {
 /// A QP with a slot of memory for each receive, one for sends, and a witness of its drop.
 pub(crate) struct Port {
     pub(crate) qp: Qp,
+    pub(crate) pd: Pd,
     pub(crate) mr: Mr,
     pub(crate) lives: Arc<()>,
 }
@@ -85,6 +86,12 @@ impl Port {
         let slot = usize::from(RECEIVES);
         self.mr.write(slot, &[byte]).unwrap();
         self.qp.post_send(SendWr::send(byte.into(), self.mr.sge(slot..slot + 1))).unwrap();
+    }
+
+    /// Sends from memory of its own.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        let mr = self.pd.register([bytes, &[0]].concat(), Access::empty()).unwrap();
+        self.qp.post_send(SendWr::send(0, mr.sge(0..bytes.len()))).unwrap();
     }
 
     pub(crate) fn receive(&mut self, slot: u8) {
@@ -110,7 +117,7 @@ pub(crate) fn attach_with(
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 512)?);
     let mr = pd.register(vec![0; usize::from(RECEIVES) + 1], Access::LOCAL_WRITE)?;
     let qp = device.create_qp(to, &pd, &cq, &cq, Caps { max_send_wr: 16, max_recv_wr: 16, ..Caps::default() })?;
-    let mut port = Port { qp, mr, lives };
+    let mut port = Port { qp, pd, mr, lives };
     (0..RECEIVES).for_each(|slot| port.receive(slot));
     Ok((cq, port))
 }
