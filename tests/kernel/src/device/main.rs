@@ -47,7 +47,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 99] = [
+const CHECKS: [(&str, fn()); 100] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -110,6 +110,7 @@ const CHECKS: [(&str, fn()); 99] = [
     ("a window outlives the QP after another", windows::outlives_both),
     ("a block that this side takes back from a window", windows::recalled),
     ("a window that is dropped while its bind is queued", windows::dropped_while_its_bind_is_queued),
+    ("a window behind memory whose owner panics", windows::behind_a_panic),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),

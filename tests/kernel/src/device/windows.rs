@@ -1,5 +1,7 @@
 //! Behaviour 83: memory windows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use cmid_proto::datapath::{
@@ -7,7 +9,7 @@ use cmid_proto::datapath::{
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
 use cmid_proto::{Errno, ErrorWith};
-use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
+use cmid_verbs::{Access, Buffer, Change, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success, why};
 use crate::env::Pair;
@@ -247,6 +249,40 @@ pub(crate) fn dropped_while_its_bind_is_queued() {
             assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
         }
     }
+}
+
+/// Memory that is dropped before a window, both in flight, and whose owner panics when it is freed.
+pub(crate) fn behind_a_panic() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("as the owner of a buffer may");
+        }
+    }
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let into = register(&c, 0, Access::LOCAL_WRITE);
+    let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("pool");
+    let memory = NonNull::from(Box::leak(vec![0_u8; PAGE].into_boxed_slice())).cast();
+    // SAFETY: it is leaked, and nothing else refers to it.
+    let memory = unsafe { Buffer::from_raw(memory, PAGE, Box::new(Panics)) };
+    let mr = s.pd.register(memory, Access::LOCAL_WRITE).map_err(|(_, error)| error).expect("register");
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    c.qp.post_recv(1, into.sge(0..PAGE)).expect("post_recv");
+    // Not inline.
+    s.qp.post_send(SendWr::send(2, mr.sge(0..PAGE))).expect("post_send");
+    let block = pool.take().expect("a block");
+    s.qp.post_bind_block(3, &mut window, block, Access::REMOTE_WRITE).expect("post_bind_block");
+    drop(mr);
+    drop(window);
+    for (wr_id, opcode) in [(2, WcOpcode::SEND), (3, WcOpcode::BIND_MW)] {
+        success(polled(&mut s.cq), wr_id, opcode);
+    }
+    let users = s.pd.users();
+    let retried = catch_unwind(AssertUnwindSafe(|| drop(s.pd.alloc_mw())));
+    assert!(retried.is_err() && s.pd.users() == users - 1, "the memory is freed");
+    assert_eq!(pool.available(), 0, "the window is bound to its block");
+    drop(s.pd.alloc_mw().expect("alloc_mw"));
+    assert_eq!((s.pd.users(), pool.available()), (users - 2, 1));
 }
 
 /// The peer invalidates a window; a second invalidation by this side would make rxe follow a null pointer (Linux 6.12).
