@@ -1,7 +1,7 @@
 //! The accounting of work requests in flight, which decides when memory may be released: the queues of QPs, and shared
 //! receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3) and the transport allow.
 //! On iWARP a read completes when its answer has come, later than what was posted behind it, and may be flushed twice.
-//! The provider refuses requests, and executes them nevertheless, or not.
+//! The provider refuses requests, and executes them nevertheless, or not. The application has posts of its own.
 //!
 //! Memory stays pinned while a work request that names it may be executed, or has a completion that can be polled: in
 //! the poll some providers write to it. Each completion of an accepted request is returned once, with the user's
@@ -126,6 +126,7 @@ impl World {
             28 => self.destroy_srq(input.below(SRQS)),
             29 if input.once_in(4) => self.close(input.below(CQS)),
             30 if input.once_in(4) => self.repeat(input.below(CQS)),
+            30 => self.complete_own(input.below(CQS), input),
             _ => self.deregister(input),
         }
     }
@@ -337,6 +338,20 @@ impl World {
         let (Some(cq), Some((wr_id, qp_num))) = (&self.cqs[at], self.device.repeat(at, is_iwarp)) else { return };
         say(|| format!("CQ {at} reports {wr_id:x} twice"));
         cq.complete(Completion { wr_id, qp_num, ..Completion::default() });
+    }
+
+    /// A request that the application has posted itself completes. Its number is from 2^63 on, else as that of a request, or of
+    /// no queue.
+    fn complete_own(&mut self, at: usize, input: &mut Input<'_>) {
+        let member = self.qps[input.below(QPS)].as_ref();
+        let of = member.map(|member| Poster::Queue { qp: member.serial, is_recv: input.once_in(2) });
+        let like = of.and_then(|of| self.device.of(of).next()).unwrap_or(u64::MAX << 32);
+        let wr_id = (like ^ (input.below(2) as u64) << 32) | 1 << 63;
+        if let Some(cq) = &self.cqs[at] {
+            self.device.complete_own(at, wr_id);
+            say(|| format!("CQ {at} has {wr_id:x} of the application"));
+            cq.complete(Completion { wr_id, qp_num: u32::MAX, ..Completion::default() });
+        }
     }
 
     fn deregister(&mut self, input: &mut Input<'_>) {

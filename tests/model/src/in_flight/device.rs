@@ -33,7 +33,7 @@ pub(super) enum Poster {
         is_recv: bool,
     },
     Srq(u64),
-    /// Nobody: the completion is reported twice.
+    /// Nobody: the completion is reported twice, or is the application's own.
     Nobody,
 }
 
@@ -214,13 +214,22 @@ impl Device {
     /// Reports the last completion of a CQ again, and returns it.
     pub(super) fn repeat(&mut self, cq: usize, is_iwarp: impl Fn(usize) -> bool) -> Option<(u64, u32)> {
         let (token, qp_num, queue) = self.last[cq]?;
+        // Soft-iWARP does so.
+        let is_repeated = queue.is_recv || !is_iwarp(queue.qp);
+        self.complete_for_nobody(cq, qp_num, token, is_repeated);
+        Some((token, qp_num))
+    }
+
+    /// Reports a completion of a request that the application has posted itself.
+    pub(super) fn complete_own(&mut self, cq: usize, token: u64) {
+        self.complete_for_nobody(cq, u32::MAX, token, false);
+    }
+
+    fn complete_for_nobody(&mut self, cq: usize, qp_num: u32, token: u64, is_repeated: bool) {
         let (is_read, is_fenced) = (false, false);
         let wr = Wr { wr_id: 0, keys: Vec::new(), is_signaled: true, is_read, is_fenced, is_refused: false };
         let posted = Posted { poster: Poster::Nobody, number: 0, token, wr };
-        // Soft-iWARP does so.
-        let is_repeated = queue.is_recv || !is_iwarp(queue.qp);
         self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_repeated });
-        Some((token, qp_num))
     }
 
     /// The provider has returned so many completions of a CQ. Returns the `wr_id`s that the application gets, and
