@@ -9,6 +9,7 @@ use cmid_proto::Observer;
 use cmid_proto::datapath::DataPath;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::wakers::Half;
 use super::{Channel, Message};
 
 /// The slices of a vectored write that go into one message.
@@ -17,8 +18,12 @@ const SLICES: usize = 64;
 /// A channel as a stream of bytes, for what runs on TCP: HTTP, gRPC, codecs. Both sides are one. Its messages are pieces of
 /// the stream, without a meaning of their own.
 ///
-/// Each write is sent at once, as with `TCP_NODELAY`, and a flush has nothing to do. A shutdown is [`Channel::finish`]: the
-/// peer then reads the end. A peer that goes without it is `UnexpectedEof`. Who makes its turns: see [`Channel`].
+/// Each write is sent at once, as with `TCP_NODELAY`. A shutdown is [`Channel::finish`]: the peer then reads the end. A
+/// peer that goes without it is `UnexpectedEof`.
+///
+/// Its turns are made as those of a [`Channel`], also by a flush, which is always ready: after it the task is woken when the
+/// next turn is due. So a connection of hyper stays alive while nobody reads a body, or a handler takes its time. A program
+/// that uses a stream itself, such as an upgraded one, keeps a read among what it awaits.
 ///
 /// ```no_run
 /// # use cmid_tokio::{ByteStream, Channel, Options, proto::{datapath::DataPath, messages::MessagesConfig}};
@@ -110,7 +115,10 @@ impl<D: DataPath, O: Observer> AsyncWrite for ByteStream<D, O> {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready at once. A service of HTTP/1 that waits for the reader of a body polls nothing else.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // If it is pending, the task is woken for the next flush.
+        let _ = self.channel.begin(Half::Send, context);
         Poll::Ready(Ok(()))
     }
 
