@@ -125,11 +125,14 @@ impl World {
         }
     }
 
-    /// Repeats the unanswered packets to and from a host: its link is up again. Before that all retries fail, so this
-    /// is the first one that matters.
-    pub(crate) fn retry(&mut self, host: HostNo) {
-        let concerns = |packet: &Packet| packet.from.host == host || packet.to.is_some_and(|to| to.host == host);
-        for qp in self.queues.pairs.keys_of(|_, pair| pair.unanswered.iter().any(concerns)) {
+    /// Repeats the unanswered packets that pass now: the link of a host is up again, or `None` for any. Before that all retries
+    /// fail, so this is the first one that matters.
+    pub(crate) fn retry(&mut self, link: Option<HostNo>) {
+        let passes = |packet: &Packet| {
+            let Some([from, to]) = packet.to.map(|to| [packet.from.host, to.host]) else { return false };
+            link.is_none_or(|link| [from, to].contains(&link)) && self.is_open(from, to)
+        };
+        for qp in self.queues.pairs.keys_of(|_, pair| pair.unanswered.iter().any(passes)) {
             let due = self.now.after(self.config.latency);
             for packet in self.take_unanswered(qp) {
                 self.arm_packet(packet, due);

@@ -82,7 +82,7 @@ impl Host {
                     world.raise_event(device, kind, AsyncSource::Port(PORT));
                 }
                 if up {
-                    world.retry(self.no);
+                    world.retry(Some(self.no));
                 }
             }
         });

@@ -245,6 +245,17 @@ struct Active {
 /// The number of the rule of [`Config::loss`](crate::Config::loss).
 const LOSS: u64 = 0;
 
+impl Active {
+    /// Whether it cuts the way between two hosts now.
+    fn cuts(&self, from: HostNo, to: HostNo, now: Time) -> bool {
+        let Effect::Cut(flaps) = self.rule.effect else { return false };
+        let is_down = |(up, down): (Duration, Duration)| {
+            now.since(self.begun).as_nanos() % (up.as_nanos() + down.as_nanos()) >= up.as_nanos()
+        };
+        flaps.is_none_or(is_down) && self.rule.concerns(from, Some(to))
+    }
+}
+
 impl Rules {
     fn add(&mut self, no: u64, rule: Rule, begun: Time) {
         self.active.push(Active { no, rule, begun, met: 0, done: 0, busy_until: begun });
@@ -285,19 +296,13 @@ impl Rules {
         effects
     }
 
-    /// Whether a rule cuts the way of something between two hosts.
+    /// Whether a rule cuts the way of something between two hosts. Counts it.
     fn is_cut(&mut self, kind: Option<Kind>, from: HostNo, to: HostNo, now: Time) -> bool {
         let mut is_cut = false;
-        for Active { rule, begun, done, .. } in &mut self.active {
-            let Effect::Cut(flaps) = rule.effect else { continue };
-            let is_down = |(up, down): (Duration, Duration)| {
-                now.since(*begun).as_nanos() % (up.as_nanos() + down.as_nanos()) >= up.as_nanos()
-            };
-            if flaps.is_none_or(is_down) && rule.concerns(from, Some(to)) {
-                *done += 1;
-                *self.met.entry((rule.effect.kind(), kind)).or_default() += 1;
-                is_cut = true;
-            }
+        for active in self.active.iter_mut().filter(|active| active.cuts(from, to, now)) {
+            active.done += 1;
+            *self.met.entry((active.rule.effect.kind(), kind)).or_default() += 1;
+            is_cut = true;
         }
         is_cut
     }
@@ -322,8 +327,16 @@ impl World {
     /// Whether something passes from one host to another: both links are up, and no rule cuts the way. It has no kind if it is
     /// the look-up of an address or a connection of iWARP.
     pub(crate) fn passes(&mut self, kind: Option<Kind>, from: HostNo, to: HostNo) -> bool {
-        let up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
-        up(from) && up(to) && (self.rules.active.is_empty() || !self.rules.is_cut(kind, from, to, self.now))
+        self.are_up(from, to) && !self.rules.is_cut(kind, from, to, self.now)
+    }
+
+    /// Whether a packet would pass now.
+    pub(crate) fn is_open(&self, from: HostNo, to: HostNo) -> bool {
+        self.are_up(from, to) && !self.rules.active.iter().any(|active| active.cuts(from, to, self.now))
+    }
+
+    fn are_up(&self, one: HostNo, other: HostNo) -> bool {
+        [one, other].iter().all(|host| self.hosts.get(host.0).is_some_and(|host| host.link_up))
     }
 
     /// Decides whether the next one of this kind is lost. `to` is looked up only if there are rules.
@@ -374,13 +387,8 @@ impl World {
         let Some(Active { rule, .. }) = self.rules.active.iter().find(|it| it.no == no) else { return };
         if let Effect::Cut(Some((up, down))) = rule.effect {
             self.timers.arm(self.now.after(up + down), Due::Flap { rule: no });
-            self.retry_all();
+            self.retry(None);
         }
-    }
-
-    /// Repeats the packets that have not arrived, of all hosts that can be reached.
-    fn retry_all(&mut self) {
-        (0..self.hosts.len()).for_each(|host| self.retry(HostNo(host)));
     }
 }
 
@@ -407,7 +415,7 @@ impl Drop for Guard {
             let is_it = |active: &Active| active.no == self.no;
             let Some(at) = world.rules.active.iter().position(is_it) else { return };
             if let Effect::Cut(_) = world.rules.active.remove(at).rule.effect {
-                world.retry_all();
+                world.retry(None);
             }
         });
     }

@@ -85,6 +85,25 @@ fn a_link_that_flaps_is_outlived() {
 }
 
 #[test]
+fn what_a_partition_stops_is_not_repeated_when_another_link_comes_back() {
+    check(0..5, |world| {
+        world.host("server", Server::new);
+        world.client("client", |node| Client::new(node, 200, Mistake::None));
+        let other = world.host("other", Server::new);
+        let millis = Duration::from_millis(1);
+        let _slow = world.rule(Rule::delay(Latency::Uniform(Duration::ZERO, 2 * millis)));
+        let _flaps = world.rule(Rule::flap(millis, millis).from(&other));
+        world.run_for(30 * millis);
+        let partition = world.partition(&["client"], &["server"]);
+        // Before the QPs give up. Each has at most four packets under way.
+        world.run_for(40 * millis);
+        assert!((1..=8).contains(&partition.count()), "{}", partition.count());
+        drop(partition);
+        world.run(SECOND * 60);
+    });
+}
+
+#[test]
 fn a_partition_lasts_as_long_as_its_guard() {
     let world = |world: &mut World| {
         world.host("server", Server::new);
