@@ -1,8 +1,11 @@
 //! Timers with payloads.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use cmid_proto::Time;
+
+use crate::fabric::table::Table;
 
 /// The distance of the sequence numbers of [`Timers::arm`]: room for the timers of [`Timers::arm_before`].
 const SPACING: u64 = 1 << 16;
@@ -23,14 +26,16 @@ impl TimerKey {
 /// Armed timers, each with a payload of type `T`.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
-    /// Payloads are boxed, because the map moves its entries.
-    queue: BTreeMap<TimerKey, Box<T>>,
+    /// The first one is armed; others may be cancelled.
+    queue: BinaryHeap<Reverse<TimerKey>>,
+    /// The payloads of those that are armed, by sequence number.
+    payloads: Table<u64, T>,
     sequence: u64,
 }
 
 impl<T> Default for Timers<T> {
     fn default() -> Self {
-        Timers { queue: BTreeMap::new(), sequence: SPACING }
+        Timers { queue: BinaryHeap::new(), payloads: Table::default(), sequence: SPACING }
     }
 }
 
@@ -38,34 +43,42 @@ impl<T> Timers<T> {
     pub(crate) fn arm(&mut self, due: Time, what: T) -> TimerKey {
         let key = TimerKey { due, sequence: self.sequence };
         self.sequence += SPACING;
-        self.queue.insert(key, Box::new(what));
-        key
+        self.add(key, what)
     }
 
     /// Arms a timer that fires immediately before another one, even if the other one is cancelled.
     pub(crate) fn arm_before(&mut self, next: TimerKey, what: T) -> TimerKey {
-        let key = TimerKey { sequence: next.sequence - 1, ..next };
-        self.queue.insert(key, Box::new(what));
+        self.add(TimerKey { sequence: next.sequence - 1, ..next }, what)
+    }
+
+    fn add(&mut self, key: TimerKey, what: T) -> TimerKey {
+        self.payloads.insert(key.sequence, what);
+        self.queue.push(Reverse(key));
         key
     }
 
     /// Cancels a timer; no effect if it has fired.
     pub(crate) fn cancel(&mut self, key: TimerKey) {
-        self.queue.remove(&key);
+        self.take(key);
     }
 
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.queue.first_key_value().map(|(key, _)| key.due)
+        self.queue.peek().map(|Reverse(key)| key.due)
     }
 
     /// Takes the first timer that is due at `until` or earlier.
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, T)> {
-        let first = self.queue.first_entry()?;
-        if first.key().due > until {
-            return None;
+        let &Reverse(key) = self.queue.peek().filter(|Reverse(key)| key.due <= until)?;
+        self.take(key).map(|what| (key.due, what))
+    }
+
+    /// Takes the payload of a timer, if it is armed.
+    fn take(&mut self, key: TimerKey) -> Option<T> {
+        let what = self.payloads.remove(&key.sequence);
+        while self.queue.peek().is_some_and(|Reverse(first)| !self.payloads.contains_key(&first.sequence)) {
+            self.queue.pop();
         }
-        let (key, what) = first.remove_entry();
-        Some((key.due, *what))
+        what
     }
 }
 
@@ -88,6 +101,18 @@ mod tests {
         timers.cancel(late);
         assert_eq!(timers.next_due(), None);
     }
+
+    #[test]
+    fn a_cancelled_timer_neither_fires_nor_is_due() {
+        let mut timers = Timers::default();
+        let [first, second] = [1, 2].map(|at| timers.arm(Time(at), at));
+        timers.arm(Time(3), 3);
+        timers.cancel(second);
+        assert_eq!((timers.pop(Time(9)), timers.next_due()), (Some((Time(1), 1)), Some(Time(3))));
+        timers.cancel(first);
+        assert_eq!((timers.pop(Time(9)), timers.pop(Time(9))), (Some((Time(3), 3)), None));
+    }
+
     #[test]
     fn a_timer_armed_before_another_fires_first() {
         let mut timers = Timers::default();
