@@ -262,8 +262,7 @@ impl World {
         let mut fabric_due = self.go_on(now);
         while !holds(self) {
             let turns = self.seats.iter().filter_map(|seat| seat.due);
-            let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-            match turns.chain(agenda).chain(fabric_due).min().filter(|&due| due <= end) {
+            match turns.chain(self.next_act()).chain(fabric_due).min().filter(|&due| due <= end) {
                 Some(due) => fabric_due = self.step(due),
                 None => {
                     self.go_on(end);
@@ -274,9 +273,18 @@ impl World {
         true
     }
 
+    /// Returns the time of the next entry of the agenda.
+    fn next_act(&self) -> Option<Time> {
+        self.agenda.first_key_value().map(|(&(at, _), _)| at)
+    }
+
     /// Does everything that is due at this time. Returns when the fabric has something to do next.
     fn step(&mut self, due: Time) -> Option<Time> {
-        self.go_on(due);
+        let fabric_due = self.go_on(due);
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= due);
+        if !is_due(self.next_act()) && !self.seats.iter().any(|seat| is_due(seat.due)) {
+            return fabric_due;
+        }
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= due) {
             match entry.remove() {
                 Act::Start(seat) => self.start(seat),
@@ -285,7 +293,7 @@ impl World {
             }
         }
         for at in 0..self.seats.len() {
-            if self.seats.get(at).is_some_and(|seat| seat.due.is_some_and(|turn| turn <= due)) {
+            if self.seats.get(at).is_some_and(|seat| is_due(seat.due)) {
                 self.take_turn(at, due);
             }
         }
