@@ -23,7 +23,7 @@ impl DeviceNo {
 }
 
 /// Names one open channel of the fabric; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileNo(pub(crate) u64);
 
 /// Names one id of the fabric; never reused.
@@ -47,7 +47,7 @@ pub(crate) struct QpNo {
 }
 
 /// Names one completion queue; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CqNo(pub(crate) u64);
 
 impl CqNo {

@@ -14,6 +14,7 @@ use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
+use crate::data::space::Stretch;
 use crate::fabric::shared::{Parked, Shared};
 use crate::index::{PdNo, QpNo, SrqNo};
 
@@ -21,7 +22,8 @@ use crate::index::{PdNo, QpNo, SrqNo};
 #[derive(Debug)]
 pub struct Piece {
     bytes: Box<[u8]>,
-    /// The first byte, as an offset into each region.
+    /// The first byte: its address, and its offset into each region.
+    addr: u64,
     offset: usize,
     /// The registrations, one on each domain of the pool.
     mrs: Arc<[Mr]>,
@@ -43,42 +45,51 @@ impl Piece {
             return Err(refused(buffer, MemoryReason::NoBlock));
         }
         // Others could register the memory, with other rights.
-        let buffer = buffer.unshared().map_err(|buffer| refused(buffer, MemoryReason::SharedPool))?;
-        let (blocks, whole, shared) = (buffer.len() / len, buffer.len(), buffer.share());
+        let bytes = buffer.into_vec().map_err(|buffer| refused(buffer, MemoryReason::SharedPool))?;
+        let (blocks, whole, shared) = (bytes.len() / len, bytes.len(), Buffer::from(bytes.clone()).share());
         let register = |range: Range<usize>| -> Result<Arc<[Mr]>, MemoryError> {
             let mrs = pds.iter().map(|pd| Mr::register(pd, shared.part(range.clone()), access | Access::LOCAL_WRITE));
             mrs.map(|registered| Ok(registered?)).collect()
         };
+        let piece = |block: usize, mrs: &Arc<[Mr]>, offset| {
+            let addr = mrs.first().map_or(0, |mr| mr.stretch().addr.wrapping_add(offset as u64));
+            Piece { bytes: bytes[block * len..][..len].into(), addr, offset, mrs: Arc::clone(mrs) }
+        };
         let pool = if access.contains(Access::MW_BIND) {
             // Soft-RoCE checks the rights of a window and not its range, so the key of a window reaches all of its MR.
-            let each = |block| Ok(Piece::of(&register(block * len..(block + 1) * len)?, 0, len));
+            let each = |block| Ok(piece(block, &register(block * len..(block + 1) * len)?, 0));
             Pool::of(blocks, (0..blocks).map(each))
         } else {
-            let of = |mrs| Pool::of(blocks, (0..blocks).map(|block| Ok(Piece::of(&mrs, block * len, len))));
+            let of = |mrs| Pool::of(blocks, (0..blocks).map(|block| Ok(piece(block, &mrs, block * len))));
             register(0..whole).and_then(of)
         };
         pool.map_err(|error| ErrorWith::new(Buffer::from(shared).unshared().unwrap_or_else(|buffer| buffer), error))
     }
 
-    fn of(mrs: &Arc<[Mr]>, offset: usize, len: usize) -> Self {
-        let mut piece = Piece { bytes: vec![0; len].into(), offset, mrs: Arc::clone(mrs) };
-        piece.load();
-        piece
+    /// Where the device has the bytes. The registrations share them.
+    fn stretch(&self) -> Stretch {
+        Stretch { addr: self.addr, len: self.bytes.len() }
     }
 
-    /// Makes the bytes those that the device reads. The registrations share them.
+    /// Makes the bytes those that the device reads.
     fn flush(&self) {
-        if let Some(mr) = self.mrs.first() {
-            // The range is inside the region.
-            let _: Result<(), _> = mr.copy_in(self.offset, &self.bytes);
-        }
+        let Some(mr) = self.mrs.first() else { return };
+        mr.fabric.with(|world| {
+            if let Some(memory) = world.memory.space.bytes_mut(self.stretch()) {
+                memory.copy_from_slice(&self.bytes);
+            }
+        });
     }
 
     /// Takes the bytes that the device has written.
     fn load(&mut self) {
-        if let Some(mr) = self.mrs.first() {
-            let _: Result<(), _> = mr.read(self.offset, &mut self.bytes);
-        }
+        let stretch = self.stretch();
+        let Some(mr) = self.mrs.first() else { return };
+        mr.fabric.with(|world| {
+            if let Some(memory) = world.memory.space.bytes(stretch) {
+                self.bytes.copy_from_slice(memory);
+            }
+        });
     }
 
     /// Registers its memory anew, and takes the bytes: the device has copied all that comes by the earlier keys. Returns false
@@ -91,7 +102,10 @@ impl Piece {
 
     /// Returns the registration on a domain; another one if there is none, which the post refuses.
     fn mr(&self, pd: Option<PdNo>) -> Option<&Mr> {
-        self.mrs.iter().find(|mr| pd.is_some_and(|pd| mr.is_on(pd))).or(self.mrs.first())
+        match &*self.mrs {
+            [only] => Some(only),
+            mrs => mrs.iter().find(|mr| pd.is_some_and(|pd| mr.is_on(pd))).or(mrs.first()),
+        }
     }
 }
 

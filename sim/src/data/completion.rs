@@ -163,23 +163,22 @@ impl CqState {
         true
     }
 
-    /// Takes completions. Returns them, and the number of those for the program.
-    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<(Vec<Ready>, usize), Errno> {
-        if self.ready.is_empty() && self.overrun {
-            return Err(Errno::EOVERFLOW);
+    /// Takes the next completion.
+    pub(crate) fn take(&mut self) -> Option<Ready> {
+        let ready = self.ready.pop_front()?;
+        if !self.gone.is_empty() {
+            let gone = std::mem::take(&mut self.gone);
+            self.gone = gone.into_iter().filter(|&qp| !self.release(qp)).collect();
         }
-        let (mut taken, mut count) = (Vec::new(), 0);
-        while let Some(slot) = into.get_mut(count) {
-            let Some(ready) = self.ready.pop_front() else { break };
-            if !ready.is_withdrawn {
-                *slot = ready.completion;
-                count += 1;
-            }
-            taken.push(ready);
+        Some(ready)
+    }
+
+    /// Whether it has completions. Fails after an overrun, once all are taken.
+    pub(crate) fn check(&self) -> Result<bool, Errno> {
+        match self.ready.is_empty() {
+            true if self.overrun => Err(Errno::EOVERFLOW),
+            is_empty => Ok(!is_empty),
         }
-        let gone = std::mem::take(&mut self.gone);
-        self.gone = gone.into_iter().filter(|&qp| !self.release(qp)).collect();
-        Ok((taken, count))
     }
 }
 
@@ -218,9 +217,9 @@ mod tests {
         assert!(cq.complete(ready(1, 2)));
         assert!(!cq.complete(ready(1, 3)));
         assert_eq!(notices.take(), Ok(1));
-        let mut buffer = [Completion::default(); 4];
-        assert_eq!(cq.poll(&mut buffer), Ok((vec![ready(1, 1), ready(1, 2)], 2)));
-        assert_eq!((buffer[0].wr_id, buffer[1].wr_id), (1, 2));
-        assert_eq!(cq.poll(&mut buffer), Err(Errno::EOVERFLOW));
+        for wr_id in [1, 2] {
+            assert_eq!((cq.check(), cq.take()), (Ok(true), Some(ready(1, wr_id))));
+        }
+        assert_eq!((cq.check(), cq.take()), (Err(Errno::EOVERFLOW), None));
     }
 }

@@ -9,6 +9,7 @@ use cmid_proto::datapath::{Capacity, Completion, CompletionQueue, CreateCall, Cr
 
 use crate::data::completion::Armed;
 use crate::data::notices::Notices;
+use crate::data::space::Scatter;
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::{CqNo, DeviceNo};
@@ -82,6 +83,29 @@ impl Cq {
 }
 
 impl World {
+    /// `ibv_poll_cq`.
+    pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
+        let mut count = 0;
+        if !self.queues.cqs.get(&cq).ok_or(Errno::EINVAL)?.check()? {
+            return Ok(count);
+        }
+        while let Some(slot) = into.get_mut(count) {
+            let Some(ready) = self.queues.take(cq) else { break };
+            self.sweep = true;
+            if !ready.is_withdrawn {
+                *slot = ready.completion;
+                count += 1;
+            }
+            if let Some(bindings) = self.domains.bindings(ready.pd) {
+                bindings.handle_completion(&ready.completion);
+            }
+            for Scatter { addr, bytes } in ready.scatter {
+                self.copy(addr, &bytes);
+            }
+        }
+        Ok(count)
+    }
+
     /// `ibv_resize_cq`: the checks of `cmid_verbs`, then those of `rxe_cq_chk_attr`. The library of siw does not have it.
     fn resize_cq(&mut self, device: DeviceNo, no: CqNo, depth: u32) -> Result<(), CreateReason> {
         let (is_there, is_iwarp, maxima) = (self.lives(device), self.is_iwarp(device.host), self.maxima(device.host));

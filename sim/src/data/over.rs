@@ -7,13 +7,13 @@ use crate::index::{QpNo, SrqNo};
 impl Queues {
     /// Whether a QP exists, or has left completions.
     pub(crate) fn may_complete(&self, qp: QpNo) -> bool {
-        self.pairs.get(&qp).is_some() || self.cqs.values().any(|cq| cq.holds(|ready| ready.qp == qp))
+        self.pairs.get(&qp).is_some() || self.cqs.any(|cq| cq.holds(|ready| ready.qp == qp))
     }
 
     /// Whether an SRQ exists, or a QP has left completions of its receives.
     pub(crate) fn may_complete_of_srq(&self, srq: SrqNo) -> bool {
         let of_srq = |ready: &Ready| ready.srq_entry.is_some_and(|entry| entry.srq == srq);
-        self.srqs.get(srq).is_ok() || self.cqs.values().any(|cq| cq.holds(of_srq))
+        self.srqs.get(srq).is_ok() || self.cqs.any(|cq| cq.holds(of_srq))
     }
 
     /// Whether a request of the send queue is no longer in flight.

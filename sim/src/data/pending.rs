@@ -84,23 +84,35 @@ pub(crate) enum Order {
     OfTransport,
 }
 
-/// Removes the requests that are over once the completion of `sequence` is polled, and returns the keys that they pinned.
-pub(crate) fn retire(filed: &mut VecDeque<Filed>, sequence: u64, order: Order) -> Vec<u32> {
+/// Removes the requests that are over once the completion of `sequence` is polled, and passes the keys that they pinned to
+/// `unpin`.
+pub(crate) fn retire(filed: &mut VecDeque<Filed>, sequence: u64, order: Order, mut unpin: impl FnMut(u32)) {
     let at = filed.partition_point(|filed| filed.sequence < sequence);
-    let Some(done) = filed.get(at).filter(|done| done.sequence == sequence) else { return Vec::new() };
+    let Some(done) = filed.get(at).filter(|done| done.sequence == sequence) else { return };
     let ends_reads = done.is_read || done.is_fenced;
-    let stays = |one: &Filed| match order {
-        Order::OfPosts => false,
-        Order::OfTransport => one.sequence < sequence && (one.signaled || one.is_read && !ends_reads),
-    };
-    let (left, over): (Vec<_>, Vec<_>) = filed.drain(..=at).partition(stays);
-    left.into_iter().rev().for_each(|one| filed.push_front(one));
-    over.into_iter().flat_map(|filed| filed.pins).collect()
+    let mut end = |one: &Filed| one.pins.iter().for_each(|&key| unpin(key));
+    match order {
+        Order::OfPosts => filed.drain(..=at).for_each(|one| end(&one)),
+        Order::OfTransport => filed.retain(|one| {
+            let stays = one.sequence < sequence && (one.signaled || one.is_read && !ends_reads);
+            let is_over = one.sequence <= sequence && !stays;
+            if is_over {
+                end(one);
+            }
+            !is_over
+        }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn retired(filed: &mut VecDeque<Filed>, sequence: u64, order: Order) -> Vec<u32> {
+        let mut keys = Vec::new();
+        retire(filed, sequence, order, |key| keys.push(key));
+        keys
+    }
 
     fn filed(sequence: u64, opcode: WcOpcode, signaled: bool) -> Filed {
         let pins = vec![u32::try_from(sequence).unwrap()];
@@ -114,8 +126,8 @@ mod tests {
             filed(2, WcOpcode::SEND, false),
             filed(3, WcOpcode::SEND, true),
         ]);
-        assert_eq!(retire(&mut all, 2, Order::OfPosts), [1, 2]);
-        assert_eq!(retire(&mut all, 3, Order::OfPosts), [3]);
+        assert_eq!(retired(&mut all, 2, Order::OfPosts), [1, 2]);
+        assert_eq!(retired(&mut all, 3, Order::OfPosts), [3]);
     }
 
     #[test]
@@ -127,11 +139,11 @@ mod tests {
             filed(4, WcOpcode::RDMA_WRITE, true),
             filed(5, WcOpcode::RDMA_READ, true),
         ]);
-        assert_eq!(retire(&mut all, 4, Order::OfTransport), [3, 4]);
-        assert_eq!(retire(&mut all, 5, Order::OfTransport), [2, 5]);
-        assert_eq!(retire(&mut all, 1, Order::OfTransport), [1]);
+        assert_eq!(retired(&mut all, 4, Order::OfTransport), [3, 4]);
+        assert_eq!(retired(&mut all, 5, Order::OfTransport), [2, 5]);
+        assert_eq!(retired(&mut all, 1, Order::OfTransport), [1]);
         let fenced = Filed { is_fenced: true, ..filed(7, WcOpcode::RDMA_WRITE, true) };
         all.extend([filed(6, WcOpcode::FETCH_ADD, false), fenced]);
-        assert_eq!(retire(&mut all, 7, Order::OfTransport), [6, 7]);
+        assert_eq!(retired(&mut all, 7, Order::OfTransport), [6, 7]);
     }
 }

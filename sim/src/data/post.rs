@@ -14,6 +14,7 @@ use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
+use crate::data::pending::is_read;
 use crate::data::qp::Qp;
 use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
@@ -154,18 +155,18 @@ impl QueuePair for Qp {
             requests.iter().try_for_each(|request| blocks::check(&request.sges, request.op.writes_locally()))
         });
         checked.map_err(|reason| self.stopped(PostCall::Send, reason.into()))?;
-        let (before, pd) = (self.sequences(), self.pd().ok());
+        let ([before, _], pd) = self.filed();
         let posted = self.post_sends(requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| SendWr {
             wr_id,
             op,
             sges: blocks::sges(sges, pd),
             flags,
         }));
-        let after = self.sequences();
-        let lent = requests.drain(..usize::try_from(after.0.saturating_sub(before.0)).unwrap_or(0));
+        let after = posted.map_or_else(|_| self.filed().0[0], |count| before + count as u64);
+        let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
         let lent = lent.map(|request| (request.wr_id, blocks::returns(request.flags), request.sges));
         let count = posted.unwrap_or_else(|error| error.posted);
-        blocks::lend(&mut self.blocks[0], count, (before.0, after.0), lent);
+        blocks::lend(&mut self.blocks[0], count, (before, after), lent);
         posted
     }
 
@@ -183,13 +184,13 @@ impl QueuePair for Qp {
         let checked = lent.check_room(requests.len(), is_over);
         let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
         checked.map_err(|reason| self.stopped(PostCall::Recv, reason.into()))?;
-        let (before, pd) = (self.sequences(), self.pd().ok());
+        let ([_, before], pd) = self.filed();
         let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts, pd))));
-        let after = self.sequences();
-        let lent = requests.drain(..usize::try_from(after.1.saturating_sub(before.1)).unwrap_or(0));
+        let after = posted.map_or_else(|_| self.filed().0[1], |count| before + count as u64);
+        let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
         let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
         let count = posted.unwrap_or_else(|error| error.posted);
-        blocks::lend(&mut self.blocks[1], count, (before.1, after.1), lent);
+        blocks::lend(&mut self.blocks[1], count, (before, after), lent);
         posted
     }
 
@@ -205,12 +206,13 @@ impl QueuePair for Qp {
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let (fabric, no, [sends, recvs]) = (&self.fabric, self.no, &mut self.blocks);
-        let parts = if completion.opcode.is_recv() {
-            recvs.reclaim(completion, |number| fabric.with(|world| world.queues.is_receive_over(no, number)))
-        } else {
-            sends.reclaim(completion, |number| fabric.with(|world| world.queues.is_send_over(no, number)))
-        };
-        parts.map(blocks::loaded)
+        if completion.opcode.is_recv() {
+            let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
+            return recvs.reclaim(completion, is_over).map(blocks::loaded);
+        }
+        let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
+        let parts = sends.reclaim(completion, is_over);
+        if is_read(completion.opcode) { parts.map(blocks::loaded) } else { parts }
     }
 }
 
@@ -224,10 +226,13 @@ pub(super) fn fitting<T>(room: u32, max: u32, batch: Vec<T>) -> Result<Vec<T>, P
 }
 
 impl Qp {
-    /// Returns the numbers of the last request of each queue.
-    fn sequences(&self) -> (u64, u64) {
-        self.fabric
-            .with(|world| world.queues.pairs.get(&self.no).map_or((0, 0), |pair| (pair.sequence, pair.posted_receives)))
+    /// Returns the numbers of the last request of the send queue and of the receive queue, and the domain; `None` if it is
+    /// destroyed.
+    fn filed(&self) -> ([u64; 2], Option<PdNo>) {
+        self.fabric.with(|world| match world.queues.pairs.get(&self.no) {
+            None => ([0; 2], None),
+            Some(pair) => ([pair.sequence, pair.posted_receives], Some(pair.pd)),
+        })
     }
 
     pub(super) fn error(&self, call: PostCall, reason: PostReason) -> PostError {

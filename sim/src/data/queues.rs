@@ -182,7 +182,7 @@ impl Pair {
     /// Adds a request to the send queue and pins its regions.
     pub(crate) fn file(&mut self, pending: Pending) {
         self.sequence += 1;
-        self.pin(&pending.pins);
+        self.pin(pending.pins.iter().copied());
         let (sequence, pins) = (self.sequence, pending.pins.clone());
         let Pending { signaled, is_fenced, opcode, .. } = pending;
         self.filed.push_back(Filed { sequence, pins, signaled, is_fenced, is_read: is_read(opcode) });
@@ -193,11 +193,11 @@ impl Pair {
     pub(crate) fn file_receive(&mut self, receive: &Receive) {
         self.unpolled_receives += 1;
         self.posted_receives += 1;
-        self.pin(&receive.pins());
+        self.pin(receive.pins());
     }
 
-    fn pin(&mut self, keys: &[u32]) {
-        for &key in keys {
+    fn pin(&mut self, keys: impl Iterator<Item = u32>) {
+        for key in keys {
             *self.pins.entry(key).or_default() += 1;
         }
     }
@@ -207,26 +207,25 @@ impl Pair {
     fn polled(&mut self, ready: &Ready) {
         let Some(sequence) = ready.sequence else {
             self.unpolled_receives = self.unpolled_receives.saturating_sub(1);
-            ready.pins.iter().for_each(|&key| self.unpin(key));
+            ready.pins.iter().for_each(|&key| unpin(&mut self.pins, key));
             return;
         };
-        let retired = retire(&mut self.filed, sequence, self.order);
-        retired.into_iter().for_each(|key| self.unpin(key));
+        retire(&mut self.filed, sequence, self.order, |key| unpin(&mut self.pins, key));
     }
+}
 
-    fn unpin(&mut self, key: u32) {
-        if let Some(count) = self.pins.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                self.pins.remove(&key);
-            }
+fn unpin(pins: &mut BTreeMap<u32, u32>, key: u32) {
+    if let Some(count) = pins.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&key);
         }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    pub(crate) cqs: BTreeMap<CqNo, CqState>,
+    pub(crate) cqs: Table<CqNo, CqState>,
     pub(crate) pairs: Table<QpNo, Box<Pair>>,
     pub(crate) srqs: Srqs,
     /// The QP of each window's last bind.
@@ -291,17 +290,16 @@ impl Queues {
     /// Adds a completion of a send queue. Returns false if the CQ overran. A request that is not signaled has one only
     /// if it fails.
     #[must_use]
-    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
+    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.send_cq, pair.pd);
-        let &Pending { sequence, wr_id, opcode, signaled, .. } = pending;
+        let Pending { sequence, wr_id, opcode, signaled, pins, is_withdrawn, .. } = pending;
         let Sent { status, byte_len, scatter } = sent;
         if !signaled && status == WcStatus::SUCCESS {
             return true;
         }
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
-        let pins = pending.pins.clone();
-        let (sequence, srq_entry, is_withdrawn) = (Some(sequence), None, pending.is_withdrawn);
+        let (sequence, srq_entry) = (Some(sequence), None);
         let solicited = false;
         self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
     }
@@ -336,7 +334,7 @@ impl Queues {
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
             || self.srqs.pins(pd, key)
-            || self.cqs.values().any(|cq| cq.pins(pd, key))
+            || self.cqs.any(|cq| cq.pins(pd, key))
     }
 
     /// Reserves room in the CQs of a new QP.
@@ -378,12 +376,16 @@ impl Queues {
     /// its CQs are not known any more.
     pub(crate) fn leave(&mut self, qp: QpNo, pair: Option<&Pair>, remove: bool) {
         match pair {
-            Some(pair) => [pair.send_cq, pair.recv_cq].iter().for_each(|cq| {
-                if let Some(cq) = self.cqs.get_mut(cq) {
-                    cq.leave(qp, remove);
-                }
-            }),
-            None => self.cqs.values_mut().for_each(|cq| cq.leave(qp, remove)),
+            Some(pair) => self.leave_cqs(qp, [pair.send_cq, pair.recv_cq], remove),
+            None => self.leave_cqs(qp, self.cqs.keys_of(|_, _| true), remove),
+        }
+    }
+
+    fn leave_cqs(&mut self, qp: QpNo, cqs: impl IntoIterator<Item = CqNo>, remove: bool) {
+        for cq in cqs {
+            if let Some(cq) = self.cqs.get_mut(&cq) {
+                cq.leave(qp, remove);
+            }
         }
     }
 
@@ -408,17 +410,15 @@ impl Queues {
         self.bound_by.retain(|_, by| by.host != host);
     }
 
-    /// `ibv_poll_cq`. Returns all that it has taken, and the number of those for the program.
-    pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<(Vec<Ready>, usize), Errno> {
-        let (taken, count) = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
-        for ready in &taken {
-            if let Some(srq_entry) = ready.srq_entry {
-                self.srqs.polled(srq_entry);
-            } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
-                pair.polled(ready);
-            }
+    /// Takes the next completion of a CQ.
+    pub(crate) fn take(&mut self, cq: CqNo) -> Option<Ready> {
+        let ready = self.cqs.get_mut(&cq)?.take()?;
+        if let Some(srq_entry) = ready.srq_entry {
+            self.srqs.polled(srq_entry);
+        } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
+            pair.polled(&ready);
         }
-        Ok((taken, count))
+        Some(ready)
     }
 }
 

@@ -28,7 +28,7 @@ impl Receive {
     }
 
     /// Returns the keys that it pins.
-    pub(crate) fn pins(&self) -> Vec<u32> {
-        self.ranges.iter().map(|range| range.key).collect()
+    pub(crate) fn pins(&self) -> impl Iterator<Item = u32> {
+        self.ranges.iter().map(|range| range.key)
     }
 }

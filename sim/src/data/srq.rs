@@ -50,7 +50,7 @@ impl World {
             }
             srq.sequence += 1;
             let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
-            srq.filed.insert(srq.sequence, receive.pins());
+            srq.filed.insert(srq.sequence, receive.pins().collect());
             srq.unrung.push(Receive { srq_entry: Some(srq_entry), ..receive });
         }
         let host = srq.device.host;

@@ -1,6 +1,5 @@
 //! Data transfer: a packet to the peer, and its answer. Without an answer the request fails.
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
@@ -198,12 +197,12 @@ impl World {
         });
         match outcome {
             Ok(Put { byte_len, scatter }) => {
-                self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
+                self.finish_send(qp, pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
                 self.finish_commands(qp);
                 self.run_sends(qp);
             }
             Err(status) => {
-                self.finish_send(qp, &pending, Sent::failed(status));
+                self.finish_send(qp, pending, Sent::failed(status));
                 self.qp_to_error(qp);
             }
         }
@@ -217,7 +216,7 @@ impl World {
                 return;
             }
             let Some(pending) = pair.sends.pop_front() else { return };
-            self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len: 0, scatter: Vec::new() });
+            self.finish_send(qp, pending, Sent { status: WcStatus::SUCCESS, byte_len: 0, scatter: Vec::new() });
         }
     }
 
@@ -314,21 +313,6 @@ impl World {
         }
     }
 
-    /// `ibv_poll_cq`.
-    pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
-        let (taken, count) = self.queues.poll(cq, into)?;
-        self.sweep |= !taken.is_empty();
-        for ready in &taken {
-            if let Some(bindings) = self.domains.bindings(ready.pd) {
-                bindings.handle_completion(&ready.completion);
-            }
-        }
-        for Scatter { addr, bytes } in taken.iter().flat_map(|ready| &ready.scatter) {
-            self.copy(*addr, bytes);
-        }
-        Ok(count)
-    }
-
     /// Copies bytes at a poll, or of a write. Counts a copy to an address that is no longer mapped.
     pub(super) fn copy(&mut self, addr: u64, bytes: &[u8]) {
         match self.memory.space.bytes_mut(Stretch { addr, len: bytes.len() }) {
@@ -337,7 +321,7 @@ impl World {
         }
     }
 
-    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
+    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) {
         self.wake(qp.host);
         if sent.status != WcStatus::SUCCESS {
             self.note(qp.host, || format!("QP {}: request {} ends with {}", qp.num, pending.wr_id, sent.status));
@@ -374,7 +358,7 @@ impl World {
     pub(crate) fn flush_sends(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         for pending in std::mem::take(&mut pair.sends) {
-            self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
+            self.finish_send(qp, pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
         }
     }
 
@@ -431,8 +415,8 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        let (solicited, is_withdrawn) = (extra.solicited, self.is_withdrawn);
-        Received { completion, srq_entry: self.srq_entry, is_withdrawn, pinned: self.pins(), solicited, scatter }
+        let (solicited, is_withdrawn, pinned) = (extra.solicited, self.is_withdrawn, self.pins().collect());
+        Received { completion, srq_entry: self.srq_entry, is_withdrawn, pinned, solicited, scatter }
     }
 }
 

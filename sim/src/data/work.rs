@@ -186,8 +186,11 @@ impl World {
     /// Returns the bytes of these ranges as they are now; `None` if the hardware rejects the memory.
     pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
         let pd = self.queues.pairs.get(&qp)?.pd;
-        let parts = ranges.iter().map(|&range| self.memory.for_local_read(pd, range));
-        Some(parts.collect::<Option<Vec<_>>>()?.concat())
+        let mut bytes = Vec::with_capacity(ranges.iter().map(|range| range.len).sum());
+        for &range in ranges {
+            bytes.extend_from_slice(self.memory.for_local_read(pd, range)?);
+        }
+        Some(bytes)
     }
 
     /// Executes a command to the device itself. The completion has the same delay as a request to the peer, and it is not
@@ -213,7 +216,7 @@ impl World {
     /// Fails a work request before it is sent.
     fn fail_work(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
         if let Some(pending) = self.queues.pairs.get_mut(&qp).and_then(|pair| take(&mut pair.sends, sequence)) {
-            self.finish_send(qp, &pending, Sent::failed(status));
+            self.finish_send(qp, pending, Sent::failed(status));
         }
         self.qp_to_error(qp);
     }

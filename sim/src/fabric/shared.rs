@@ -52,6 +52,9 @@ impl Shared {
     /// Retries the release of parked resources, as `cmid-verbs` does.
     pub(crate) fn sweep(&self) {
         let waiting = std::mem::take(&mut *self.parked());
+        if waiting.is_empty() {
+            return;
+        }
         let left: Vec<_> = waiting.into_iter().filter(|ending| !ending.try_end(self)).collect();
         self.parked().extend(left);
     }

@@ -43,7 +43,7 @@ pub(crate) struct World {
     /// What has happened, if somebody reads it.
     pub(crate) log: Option<Log>,
     pub(crate) hosts: Vec<HostState>,
-    pub(crate) files: BTreeMap<FileNo, File>,
+    pub(crate) files: Table<FileNo, File>,
     pub(crate) ids: Table<IdNo, Box<Id>>,
     pub(crate) comms: Table<CommId, IdNo>,
     pub(crate) memory: Memory,
@@ -75,7 +75,7 @@ impl World {
             timers: Timers::default(),
             last_of_span: BTreeMap::new(),
             hosts: Vec::new(),
-            files: BTreeMap::new(),
+            files: Table::default(),
             ids: Table::default(),
             comms: Table::default(),
             library: Library::default(),
