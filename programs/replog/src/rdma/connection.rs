@@ -16,6 +16,9 @@ pub struct Memory {
     pub region: usize,
     /// The maximum number of frames of a peer that are not read.
     pub frames: usize,
+    /// The number of messages that can be sent at once, and of receives for those of the peer. Each of its frames takes a
+    /// receive too.
+    pub messages: usize,
     /// The maximum length of a frame.
     pub frame: usize,
 }
@@ -23,7 +26,7 @@ pub struct Memory {
 /// A region of 256 KiB, into which four of the longest frames fit.
 impl Default for Memory {
     fn default() -> Self {
-        Memory { region: 256 << 10, frames: 32, frame: 64 << 10 }
+        Memory { region: 256 << 10, frames: 32, messages: 32, frame: 64 << 10 }
     }
 }
 
@@ -32,12 +35,6 @@ const PACKET: usize = Message::LEN + 12;
 
 /// The bytes of a block of frames. The device gathers a frame from several.
 const BLOCK: usize = 8 << 10;
-
-/// The number of messages that can be sent at once.
-const SENDS: usize = 32;
-
-/// The number of posted receives for messages. Each frame of the peer takes one too.
-const MESSAGES: usize = 32;
 
 /// The result of a completion.
 #[derive(Debug)]
@@ -73,16 +70,16 @@ impl<D: DataPath> Connection<D> {
     /// Creates the QP and its memory, and posts the receives.
     fn attach(device: &mut D, to: Attaching<'_>, memory: Memory) -> Result<Self, CreateError> {
         let pd = device.alloc_pd(to.id())?;
-        let Memory { region: len, frames, frame } = memory;
-        let receives = frames + MESSAGES;
-        let max_send_wr = (SENDS + frames) as u32;
+        let Memory { region: len, frames, messages, frame } = memory;
+        let (sends, receives) = (messages, frames + messages);
+        let max_send_wr = (sends + frames) as u32;
         let max_send_sge = frame.div_ceil(BLOCK) as u32;
         let caps = Caps { max_send_wr, max_recv_wr: receives as u32, max_send_sge, ..Caps::default() };
         let cq = device.create_cq(to.id(), max_send_wr + receives as u32)?;
         let region = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
         let pool = |blocks, len| pd.pool(vec![0; blocks * len], len, Access::empty());
         // Each frame leaves the rest of a block unused.
-        let (messages, frames) = (pool(receives + SENDS, PACKET)?, pool(len / BLOCK + frames, BLOCK.min(frame))?);
+        let (messages, frames) = (pool(receives + sends, PACKET)?, pool(len / BLOCK + frames, BLOCK.min(frame))?);
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         let blocks = std::iter::from_fn(|| messages.take()).take(receives);
         let mut receives: Vec<_> = blocks.map(|block| (0, block.into())).collect();
@@ -149,6 +146,12 @@ impl<D: DataPath> Connection<D> {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
         Ok(hasher.finish())
+    }
+
+    /// Whether the CQ has notified. Takes the notifications.
+    pub(super) fn has_notified(&self) -> bool {
+        // What fails is found by the poll.
+        self.cq.take_notifications() != Ok(0)
     }
 
     /// Requests a notification of the next completion. Poll the CQ afterwards.

@@ -249,12 +249,14 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         self.close(peer);
     }
 
-    /// Begins a turn of a loop that does not know which channels and CQs have news: all are read.
+    /// Begins a turn of a loop without a poll: all channels are read, and the CQs that have notified.
     pub(crate) fn begin_turn(&mut self, now: Time) {
         let drive = self.driver.drive();
         drive.set_now(now);
         drive.readable_all();
-        self.peers.iter_mut().for_each(|peer| peer.readable = peer.session.is_some());
+        for peer in &mut self.peers {
+            peer.readable |= peer.connection().is_some_and(|connection| connection.has_notified());
+        }
     }
 
     /// Returns what the drive does next.

@@ -40,11 +40,12 @@ impl Journal {
 
     /// Begins to store a batch.
     pub(super) fn store(&mut self, batch: &Batch) {
-        let body = encode(batch);
-        self.hash = hash(self.hash, &body);
-        let mut bytes = (body.len() as u64).to_be_bytes().to_vec();
-        bytes.extend(self.hash.to_be_bytes());
-        bytes.extend(body);
+        let mut bytes = vec![0; HEADER];
+        encode(batch, &mut bytes);
+        let (header, body) = bytes.split_at_mut(HEADER);
+        self.hash = hash(self.hash, body);
+        header[..8].copy_from_slice(&(body.len() as u64).to_be_bytes());
+        header[8..].copy_from_slice(&self.hash.to_be_bytes());
         self.disk.append(FILE, &bytes);
         self.unsafe_until.push_back((self.disk.flush(), batch.number));
     }
@@ -77,19 +78,19 @@ fn split(bytes: &[u8], before: u64) -> Option<(&[u8], u64, &[u8])> {
     (hash.to_be_bytes() == *expected).then_some((body, hash, rest))
 }
 
-/// The ballot, with 0 for none, and its vote likewise; the index of the first record; each record with its length.
-fn encode(batch: &Batch) -> Vec<u8> {
+/// Appends the ballot, with 0 for none, and its vote likewise; the index of the first record; each record with its length.
+fn encode(batch: &Batch, into: &mut Vec<u8>) {
     let Batch { ballot, from, records, .. } = batch;
     let vote = ballot.and_then(|ballot| ballot.vote).map_or(0, |vote| vote as u64 + 1);
     let term = ballot.map_or(0, |ballot| ballot.term);
-    let mut bytes: Vec<u8> = [u64::from(ballot.is_some()), term, vote, *from].map(u64::to_be_bytes).concat();
-    for record in records {
-        let mut one = Vec::new();
-        record.encode(&mut one);
-        bytes.extend((one.len() as u64).to_be_bytes());
-        bytes.extend(one);
+    for number in [u64::from(ballot.is_some()), term, vote, *from] {
+        into.extend_from_slice(&number.to_be_bytes());
     }
-    bytes
+    for record in records {
+        let len = Record::HEADER + record.data.len();
+        into.extend_from_slice(&(len as u64).to_be_bytes());
+        record.encode(into);
+    }
 }
 
 /// Does what a batch says.

@@ -16,7 +16,7 @@ use crate::protocol::ReplicaId;
 use crate::rdma::{Act, Command, Driver, Memory, Part, Rdma};
 
 /// Small, so that leaders often reach its end.
-pub(super) const MEMORY: Memory = Memory { region: 400, frames: 4, frame: 120 };
+pub(super) const MEMORY: Memory = Memory { region: 400, frames: 4, messages: 8, frame: 120 };
 
 /// The longest time between the reactors.
 const SPREAD: Duration = Duration::from_millis(10);
