@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,18 +200,38 @@ fn timers_are_in_the_time_of_the_host() {
     assert!((2000..2003).contains(&at.as_millis()), "{at:?}");
 }
 
+/// The trace of a world under faults.
+fn run(seed: u64) -> String {
+    let mut world = World::logged(&Config { seed, ..Config::default() });
+    talks(&mut world, 4);
+    world.run(60 * SECOND);
+    world.trace()
+}
+
 #[test]
 fn the_same_seed_is_the_same_world_byte_by_byte() {
-    let run = |seed| {
-        let mut world = World::logged(&Config { seed, ..Config::default() });
-        talks(&mut world, 4);
-        world.run(60 * SECOND);
-        world.trace()
-    };
     for seed in 0..10 {
         let [one, two] = [(); 2].map(|()| run(seed));
         let differ = one.lines().zip(two.lines()).find(|(one, two)| one != two);
         assert!(one == two && one.lines().count() > 20, "seed {seed}: {differ:?} in {}", one.lines().count());
     }
     assert_ne!(run(0), run(1));
+}
+
+/// Two processes differ in the addresses of memory and the seeds of hash maps, and in what tokio draws from them.
+#[test]
+fn the_same_seed_is_the_same_world_in_another_process() {
+    const FILE: &str = "CMID_TEST_WORLD";
+    let world = (0..10).map(run).collect::<String>();
+    if let Ok(file) = std::env::var(FILE) {
+        return std::fs::write(file, world).unwrap();
+    }
+    let file = std::env::temp_dir().join(format!("cmid-tokio-world-{}", std::process::id()));
+    let name = std::thread::current().name().unwrap().to_owned();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    let output = again.args(["--exact", &name]).env(FILE, &file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let other = std::fs::read_to_string(&file);
+    std::fs::remove_file(&file).unwrap();
+    assert!(other.unwrap() == world, "the worlds of two processes differ");
 }
