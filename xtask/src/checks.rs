@@ -197,6 +197,12 @@ pub(crate) fn bench(context: &Context, arguments: &[&str]) -> Result<()> {
     context.cargo(&[&run, arguments].concat(), &[])
 }
 
+/// Counts what a world of the simulator costs, with valgrind.
+pub(crate) fn world_cost(context: &Context) -> Result<()> {
+    packages::ensure(&["valgrind"])?;
+    context.script("world-cost.sh")
+}
+
 /// Runs the demonstrations on the simulated fabric, the one that is built soonest first. Without optimization, because
 /// building takes longer than running.
 pub(crate) fn demo(context: &mut Context) -> Result<()> {
