@@ -42,7 +42,6 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(8, "default parameters are the device's maxima"),
     behaviour(9, "destroy while established"),
     behaviour(10, "a process ends while established")
-        .also(&["sim/tests/scenarios/normal_life.rs::behaviour_10_a_process_that_exits_disconnects"])
         .but("a process is killed where there are processes; besides, a driver is dropped, which closes its channels"),
     behaviour(11, "nobody listens"),
     behaviour(12, "a listener on another address"),
@@ -153,26 +152,14 @@ pub const BEHAVIOURS: &[Behaviour] = &[
             "tests/kernel/src/device/registration.rs::bad_memory",
             "tests/kernel/src/device/registration.rs::bad_rights",
             "tests/kernel/src/device/registration.rs::lock_limit",
-            "sim/tests/scenarios/memory/calls.rs::behaviour_80_registrations_are_checked",
         ])
         .but("remote rights without local write are refused before; memory that is not mapped takes a raw buffer"),
     behaviour(81, "ibv_rereg_mr of a provider without it: ERR_INPUT, or ERR_CMD and EOPNOTSUPP; nothing changes")
-        .also(&[
-            "tests/kernel/src/device/rereg.rs::unsupported",
-            "sim/tests/scenarios/memory/calls.rs::behaviour_81_a_provider_without_re_registration_changes_nothing",
-        ])
         .but("bad arguments are refused before the library is asked"),
     behaviour(82, "the kernel's rxe re-registers: the old PD deallocates, the new one does not, rights change")
-        .also(&[
-            "tests/kernel/src/rereg/domains.rs::moved",
-            "tests/kernel/src/rereg/rights.rs::reading",
-            "sim/tests/scenarios/memory/calls.rs::behaviour_82_rxe_asked_directly_changes_domain_and_rights",
-        ])
+        .also(&["tests/kernel/src/rereg/domains.rs::moved", "tests/kernel/src/rereg/rights.rs::reading"])
         .but("Linux 6.1 cannot; 6.12 is asked by a library for tests, as rdma-core does not"),
-    behaviour(83, "a bound window: the MR and the PD stay until it is gone").also(&[
-        "tests/kernel/src/device/windows.rs::bound",
-        "sim/tests/scenarios/memory/windows.rs::behaviour_83_a_bound_window_holds_region_and_domain",
-    ]),
+    behaviour(83, "a bound window: the MR and the PD stay until it is gone"),
     behaviour(84, "ibv_dealloc_pd: EBUSY while anything refers to the PD, and it lives on")
         .also(&[
             "tests/kernel/src/device/registration.rs::domains",
@@ -243,8 +230,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("takes a raw buffer, and the kernel"),
     behaviour(121, "rxe: PD and rights; other memory EOPNOTSUPP; the old registration stays")
         .also(&["tests/kernel/src/rereg/faults.rs::translation"]),
-    behaviour(122, "mlx5: everything, in place or by a new MR")
-        .also(&["sim/tests/scenarios/memory/calls.rs::every_combination_where_the_device_can_do_all"]),
+    behaviour(122, "mlx5: everything, in place or by a new MR"),
     behaviour(123, "mlx4 and hns: a failure after the hardware has let go leaves nothing"),
     behaviour(124, "irdma: the same, and a deregistration then counts on the wrong PD")
         .also(&["sim/tests/scenarios/memory/outcomes.rs::a_driver_that_mixes_up_domains_leaves_one_busy"])

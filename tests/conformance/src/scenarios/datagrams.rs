@@ -4,7 +4,7 @@ use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::datapath::QpState;
-use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, RefuseReason, Refused, Time};
+use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, RefuseReason, Refused, RejectReason, Time};
 
 use super::timeouts::{SENT_IN_VAIN, takes};
 
@@ -54,6 +54,8 @@ pub(super) fn behaviour_71_a_lookup_is_rejected<L: Env>(b: &mut Fixture<'_, L>) 
     same("the request's private data", &request.private_data[..], &[3; pdl::LOOKUP])?;
     let server = request.id;
     fails("137 bytes", b.server.drive().reject(server, &[1; 137]), Errno::EINVAL)?;
+    let reject = Call::Reject { id: server, reason: RejectReason::Consumer };
+    same("and on the bare device", b.server.bare(&reject, &[1; 137]), Err(Errno::EINVAL))?;
     b.server.drive().reject(server, &[5; 136])?;
     unreachable(b, client, REJECTED)
 }

@@ -6,9 +6,16 @@ use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmEvent, Errno};
 
 pub(super) fn behaviour_76_notify_establishes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
+    let listener = b.listen()?;
     let (client, server) = b.requested()?;
-    for (side, id) in [(Side::Server, server), (Side::Client, client)] {
+    let (idle, resolved) = (b.idle()?, b.resolved()?);
+    for (side, id) in [
+        (Side::Server, server),
+        (Side::Server, listener),
+        (Side::Client, client),
+        (Side::Client, idle),
+        (Side::Client, resolved),
+    ] {
         fails("not accepted, or active", b.endpoint(side).drive().notify_established(id), Errno::EINVAL)?;
         same("on the bare device", b.endpoint(side).bare(&Call::Notify { id }, &[]), Err(Errno::EINVAL))?;
     }

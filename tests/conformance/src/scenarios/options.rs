@@ -16,22 +16,31 @@ fn refuses<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOpti
     same(&what, b.endpoint(side).bare(&Call::SetOption { id, option }, &[]), Err(Errno::EINVAL))
 }
 
-pub(super) fn options_are_taken_where_they_are_for<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let channel = b.client.channel;
-    let idle = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
-    for option in [CmOption::Tos(8), CmOption::ReuseAddr(true), CmOption::ReuseAddr(false), CmOption::AfOnly(true)] {
-        takes(b, Side::Client, idle, option)?;
+/// The first options are taken, the other ones are refused.
+fn legal<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, taken: &[CmOption], refused: &[CmOption]) -> Check {
+    for &option in taken {
+        takes(b, side, id, option)?;
     }
+    refused.iter().try_for_each(|&option| refuses(b, side, id, option))
+}
+
+pub(super) fn options_are_taken_where_they_are_for<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let [tos, timeout, af_only] = [CmOption::Tos(8), CmOption::AckTimeout(17), CmOption::AfOnly(true)];
+    let [reuse, no_reuse] = [true, false].map(CmOption::ReuseAddr);
+    let idle = b.idle()?;
+    legal(b, Side::Client, idle, &[tos, reuse, no_reuse, af_only, CmOption::AfOnly(false), timeout], &[])?;
+    let bound = b.bound()?;
+    legal(b, Side::Client, bound, &[tos, reuse, af_only, timeout], &[no_reuse])?;
     let listening = b.listen()?;
-    // The kernel would store it, and it would have no effect.
-    let late = b.server.drive().set_option(listening, CmOption::Tos(8));
-    fails("a type of service for a listener", late, Errno::EINVAL)?;
-    refuses(b, Side::Server, listening, CmOption::ReuseAddr(true))?;
-    refuses(b, Side::Server, listening, CmOption::AfOnly(true))?;
+    // The kernel would store them, and they would have no effect.
+    for option in [tos, timeout] {
+        fails("for a listener", b.server.drive().set_option(listening, option), Errno::EINVAL)?;
+        same("on the bare device", b.server.bare(&Call::SetOption { id: listening, option }, &[]), Ok(()))?;
+    }
+    legal(b, Side::Server, listening, &[], &[reuse, no_reuse, af_only])?;
     let resolved = b.addr_resolved()?;
-    takes(b, Side::Client, resolved, CmOption::ReuseAddr(true))?;
-    refuses(b, Side::Client, resolved, CmOption::ReuseAddr(false))?;
-    takes(b, Side::Client, resolved, CmOption::AckTimeout(17))?;
+    legal(b, Side::Client, resolved, &[tos, reuse, timeout], &[no_reuse, af_only])?;
+    let channel = b.client.channel;
     let datagrams = b.client.drive().create_id(Some(channel), PortSpace::Udp)?;
-    refuses(b, Side::Client, datagrams, CmOption::AckTimeout(17))
+    legal(b, Side::Client, datagrams, &[tos, reuse, no_reuse, af_only], &[timeout])
 }

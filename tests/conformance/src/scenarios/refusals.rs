@@ -69,8 +69,9 @@ pub(super) fn behaviour_14_reject_because_of_enhanced_connection_establishment<L
 ) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
-    b.server.drive().reject_ece(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED).map(drop)
+    b.server.drive().reject_ece(server, b"not so")?;
+    let event = b.expect(Side::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED)?;
+    same("the reason", &event.private_data[..7], b"not so\0")
 }
 
 pub(super) fn behaviour_15_a_request_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -88,6 +89,8 @@ pub(super) fn behaviour_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>)
         let drive = b.client.drive();
         fails("connect", drive.connect(client, param, &vec![1; len], Time::NEVER), Errno::EINVAL)?;
         same("client", drive.core().state(client), Some(State::RouteResolved))?;
+        let connect = Call::Connect { id: client, param };
+        same("and on the bare device", b.client.bare(&connect, &vec![1; len]), Err(Errno::EINVAL))?;
     }
     b.client.drive().connect(client, param, &[3; 56], Time::NEVER)?;
     let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use cmid_proto::datapath::{
     CompletionQueue, Length, MemoryRegion, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::{Call, CmEvent, Errno};
+use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
-use crate::env::{CAPS, End, Pair, readable};
+use crate::env::{CAPS, End, Pair};
 
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(10);
@@ -45,90 +45,9 @@ pub(crate) fn polled(cq: &mut Cq) -> Completion {
     one[0]
 }
 
-/// Waits for the next completion on the descriptor. The queue was armed before the work was posted.
-fn notified(cq: &mut Cq) -> Completion {
-    assert!(readable(cq.fd(), Instant::now() + LIMIT), "no notification");
-    assert_eq!(cq.take_notifications(), Ok(1));
-    assert_eq!(cq.take_notifications(), Ok(0));
-    let mut two = [Completion::default(); 2];
-    assert_eq!(cq.poll(&mut two), Ok(1));
-    two[0]
-}
-
 pub(crate) fn success(completion: Completion, wr_id: u64, opcode: WcOpcode) -> Completion {
     assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
     completion
-}
-
-pub(crate) fn send_and_receive() {
-    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let mut from = register(&c, 0, Access::empty());
-    let to = register(&s, 0xee, Access::LOCAL_WRITE);
-    from.write(100, b"over the wire").expect("inside");
-    s.qp.post_recv(7, to.sge(10..1034)).expect("post_recv");
-    c.qp.post_send(SendWr::send(8, from.sge(100..113))).expect("post_send");
-    success(polled(&mut c.cq), 8, WcOpcode::SEND);
-    let arrived = success(polled(&mut s.cq), 7, WcOpcode::RECV);
-    assert_eq!((arrived.byte_len, arrived.qp_num), (13, s.qp.num()));
-    assert_eq!(&bytes::<15>(&to, 9), b"\xeeover the wire\xee");
-
-    // Empty, and longer than the inline limit.
-    s.qp.post_recv(9, to.sge(0..0)).expect("post_recv");
-    s.qp.post_recv(10, to.sge(0..PAGE)).expect("post_recv");
-    c.qp.post_send(SendWr::send(11, from.sge(5..5))).expect("post_send");
-    c.qp.post_send(SendWr::send(12, from.sge(0..PAGE))).expect("post_send");
-    assert_eq!(success(polled(&mut s.cq), 9, WcOpcode::RECV).byte_len, 0);
-    assert_eq!(success(polled(&mut s.cq), 10, WcOpcode::RECV).byte_len, 4096);
-    success(polled(&mut c.cq), 11, WcOpcode::SEND);
-    success(polled(&mut c.cq), 12, WcOpcode::SEND);
-    assert_eq!(&bytes::<13>(&to, 100), b"over the wire");
-    assert_eq!(returned(to).len(), PAGE);
-}
-
-/// Hazard P60: the peer's disconnect leaves the QP as it is.
-pub(crate) fn flushed_by_the_own_end() {
-    let Pair { mut client, mut server, c, mut s, .. } = Pair::connected();
-    let to = register(&s, 0, Access::LOCAL_WRITE);
-    s.qp.post_recv(1, to.sge(0..8)).expect("post_recv");
-    client.ok(&Call::Disconnect { id: c.id });
-    server.expect(CmEvent::Disconnected);
-    std::thread::sleep(Duration::from_secs(1));
-    assert_eq!((s.cq.poll_one(), s.qp.state()), (Ok(None), Ok(QpState::RTS)));
-    server.ok(&Call::Disconnect { id: s.id });
-    let flushed = polled(&mut s.cq);
-    assert_eq!((flushed.wr_id, flushed.status), (1, WcStatus::WR_FLUSH_ERR));
-}
-
-pub(crate) fn read_and_write() {
-    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
-    let mut local = register(&c, 1, Access::LOCAL_WRITE);
-    let shared = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ);
-    let remote = |offset| Remote { addr: shared.addr() + offset, rkey: shared.rkey() };
-
-    c.cq.arm().expect("arm");
-    c.qp.post_send(SendWr::read(1, local.sge(0..8), remote(0))).expect("post_read");
-    assert_eq!(success(notified(&mut c.cq), 1, WcOpcode::RDMA_READ).byte_len, 8);
-    assert_eq!(bytes(&local, 0), [2, 2, 2, 2, 2, 2, 2, 2, 1]);
-
-    local.write(0, &[3; 1000]).expect("inside");
-    c.cq.arm().expect("arm");
-    c.qp.post_send(SendWr::write(2, local.sge(0..1000), remote(96))).expect("post_write");
-    success(notified(&mut c.cq), 2, WcOpcode::RDMA_WRITE);
-    assert_eq!(bytes(&shared, 95), [2, 3, 3]);
-    assert_eq!(bytes(&shared, 1095), [3, 2]);
-
-    for round in 0..100_u8 {
-        local.write(0, &[round; 16]).expect("inside");
-        c.qp.post_send(SendWr::write(u64::from(round), local.sge(0..16), remote(0))).expect("post_write");
-        success(polled(&mut c.cq), u64::from(round), WcOpcode::RDMA_WRITE);
-        c.qp.post_send(SendWr::read(1000, local.sge(64..80), remote(0))).expect("post_read");
-        success(polled(&mut c.cq), 1000, WcOpcode::RDMA_READ);
-        assert_eq!(bytes(&local, 64), [round; 16]);
-    }
-
-    // Not armed: no notification.
-    assert!(!readable(c.cq.fd(), Instant::now() + Duration::from_millis(50)));
-    assert_eq!(c.cq.take_notifications(), Ok(0));
 }
 
 pub(crate) fn ranges_and_rights() {
@@ -229,19 +148,6 @@ pub(crate) fn slices() {
     assert_eq!(fixed.slice_mut().map(|slice| slice.len()), Err(Errno::EACCES));
     assert_eq!((fixed.slice().map(<[u8]>::len), fixed.load_acquire::<u32>(0)), (Ok(PAGE), Ok(0)));
     assert_eq!(fixed.store_release(0, 1_u32), Err(Errno::EACCES));
-}
-
-/// The guarantee of `Mr`: after the buffer is returned, a peer that still has the key cannot access it.
-pub(crate) fn deregistered() {
-    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
-    let from = register(&c, 1, Access::empty());
-    let to = register(&s, 0xee, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
-    let remote = Remote { addr: to.addr(), rkey: to.rkey() };
-    let buffer = returned(to);
-    c.qp.post_send(SendWr::write(8, from.sge(0..PAGE), remote)).expect("post_write");
-    let written = polled(&mut c.cq);
-    assert_eq!((written.wr_id, written.status), (8, WcStatus::REM_ACCESS_ERR));
-    assert!(buffer.iter().all(|&byte| byte == 0xee));
 }
 
 /// Handles outlive the id and the device that they came from.

@@ -6,12 +6,34 @@ use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{
     CompletionQueue, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::{Errno, PortSpace};
-use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
+use cmid_proto::{Call, CmEvent, Datagram, Errno, PortSpace};
+use cmid_verbs::{Access, Completion, GRH_LEN, Mr, QpState, Remote, To, WcStatus};
 
 use crate::data::{bytes, polled, register, success, why};
-use crate::env::{Pair, Side};
-use crate::lookup::{QKEY, found};
+use crate::env::{End, Pair, Side, param};
+
+/// `RDMA_UDP_QKEY`.
+pub(crate) const QKEY: u32 = 0x0123_4567;
+
+/// Both ends of an answered lookup, and the contents of the answer.
+pub(crate) fn found(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr) -> (End, End, Datagram) {
+    let id = client.resolved_in(PortSpace::Udp, addr);
+    let c = client.end(id);
+    assert_eq!(c.qp.state(), Ok(QpState::RTS), "as soon as it is made");
+    client.ok_with(&Call::Connect { id, param: param() }, b"where?");
+    let request = server.expect(CmEvent::ConnectRequest);
+    assert_eq!((request.private_data.len(), request.param.qp_num, request.datagram), (180, 0, None));
+    assert_eq!(&request.private_data[..7], b"where?\0");
+    let s = server.end(request.id);
+    server.ok_with(&Call::Accept { id: s.id, param: param() }, b"here");
+    let answer = client.expect(CmEvent::Established);
+    assert_eq!((&answer.private_data[..5], answer.private_data.len()), (&b"here\0"[..], 136));
+    let to = answer.datagram.expect("where to send");
+    assert_eq!((to.qp_num, to.qkey), (s.qp.num(), QKEY));
+    assert_eq!((to.path.port_num, to.path.dlid), (1, 0));
+    assert_eq!(to.path.grh.expect("RoCE").dgid[10..], [0xff, 0xff, 10, 99, 0, 2]);
+    (c, s, to)
+}
 
 /// A message over the path in the lookup's answer, and an answer to its sender.
 pub(crate) fn there_and_back() {

@@ -1,51 +1,9 @@
-//! Options of ids, notify, and enhanced connection establishment.
-
-use std::net::SocketAddr;
-use std::time::Duration;
+//! The ACK timeout of ids, and enhanced connection establishment.
 
 use cmid_proto::datapath::QpState;
-use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, PortSpace, RejectReason};
+use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey};
 
-use crate::env::{SERVER, Side, param};
-
-const TOS: CmOption = CmOption::Tos(0x28);
-const REUSE: CmOption = CmOption::ReuseAddr(true);
-const NO_REUSE: CmOption = CmOption::ReuseAddr(false);
-const AF_ONLY: CmOption = CmOption::AfOnly(true);
-const TIMEOUT: CmOption = CmOption::AckTimeout(14);
-
-fn set(side: &mut Side, id: IdKey, allowed: &[CmOption], refused: &[CmOption]) {
-    for &option in allowed {
-        side.ok(&Call::SetOption { id, option });
-    }
-    for &option in refused {
-        side.fails(&Call::SetOption { id, option }, Errno::EINVAL);
-    }
-}
-
-pub(crate) fn legality() {
-    let mut side = Side::new();
-    let idle = side.id();
-    set(&mut side, idle, &[TOS, REUSE, NO_REUSE, AF_ONLY, CmOption::AfOnly(false), TIMEOUT], &[]);
-    let bound = side.id();
-    side.ok(&Call::Bind { id: bound, addr: SocketAddr::from((SERVER, 0)) });
-    set(&mut side, bound, &[TOS, REUSE, AF_ONLY, TIMEOUT], &[NO_REUSE]);
-    let (listener, addr) = side.listener();
-    set(&mut side, listener, &[TOS, TIMEOUT], &[REUSE, NO_REUSE, AF_ONLY]);
-    let resolved = side.resolved(addr);
-    set(&mut side, resolved, &[TOS, REUSE, TIMEOUT], &[NO_REUSE, AF_ONLY]);
-    let datagrams = side.id_in(PortSpace::Udp);
-    set(&mut side, datagrams, &[TOS, REUSE, NO_REUSE, AF_ONLY], &[TIMEOUT]);
-
-    // Two ids with one address.
-    let (one, two, three) = (side.id(), side.id(), side.id());
-    set(&mut side, one, &[REUSE], &[]);
-    set(&mut side, two, &[REUSE], &[]);
-    side.ok(&Call::Bind { id: one, addr: SocketAddr::from((SERVER, 0)) });
-    let addr = side.device.local_addr(one).expect("bound");
-    side.ok(&Call::Bind { id: two, addr });
-    side.fails(&Call::Bind { id: three, addr }, Errno::EADDRINUSE);
-}
+use crate::env::{Side, param};
 
 /// The ACK timeout that a QP of this id would get now.
 fn ack_timeout(side: &mut Side, id: IdKey) -> u8 {
@@ -87,45 +45,6 @@ pub(crate) fn ack_timeouts() {
     client.ok(&Call::Connect { id, param: param() });
     let request = server.expect(CmEvent::ConnectRequest).id;
     assert_eq!(ack_timeout(&mut server, request), 18);
-}
-
-pub(crate) fn notify() {
-    let (mut client, mut server) = (Side::new(), Side::new());
-    let (listener, addr) = server.listener();
-    server.fails(&Call::Notify { id: listener }, Errno::EINVAL);
-    let idle = client.id();
-    client.fails(&Call::Notify { id: idle }, Errno::EINVAL);
-
-    let c = client.resolved(addr);
-    client.fails(&Call::Notify { id: c }, Errno::EINVAL);
-    client.ok(&Call::Connect { id: c, param: param() });
-    client.fails(&Call::Notify { id: c }, Errno::EINVAL);
-    let s = server.expect(CmEvent::ConnectRequest).id;
-    server.fails(&Call::Notify { id: s }, Errno::EINVAL);
-    server.ok(&Call::Accept { id: s, param: param() });
-    server.ok(&Call::Notify { id: s });
-    assert_eq!(server.expect(CmEvent::Established).id, s);
-    server.fails(&Call::Notify { id: s }, Errno::EISCONN);
-    // The later confirmation causes no second event.
-    client.expect(CmEvent::ConnectResponse);
-    client.ok(&Call::Establish { id: c });
-    server.quiet(300);
-    client.fails(&Call::Notify { id: c }, Errno::EISCONN);
-    client.ok(&Call::Disconnect { id: c });
-    server.expect(CmEvent::Disconnected);
-}
-
-pub(crate) fn refused_for_ece() {
-    let (mut client, mut server) = (Side::new(), Side::new());
-    let (_, addr) = server.listener();
-    let id = client.resolved(addr);
-    client.ok(&Call::Connect { id, param: param() });
-    let request = server.expect(CmEvent::ConnectRequest);
-    server.ok_with(&Call::Reject { id: request.id, reason: RejectReason::Ece }, b"not so");
-    let answer = client.event_within(Duration::from_secs(10)).expect("an answer");
-    assert_eq!((answer.kind, answer.status), (CmEvent::Rejected, 35));
-    assert_eq!((&answer.private_data[..7], answer.private_data.len()), (&b"not so\0"[..], 148));
-    server.fails(&Call::Reject { id: request.id, reason: RejectReason::Ece }, Errno::EINVAL);
 }
 
 pub(crate) fn ece() {

@@ -36,36 +36,6 @@ fn free(mut mr: Mr) {
     assert!(mr.deregister().is_ok());
 }
 
-pub(crate) fn until_polled() {
-    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
-    let bystander = register(&s, 3, Access::LOCAL_WRITE);
-    s.qp.post_recv(7, to.sge(0..PAGE)).expect("post_recv");
-    let to = pinned(to);
-    // Short enough to be inlined, or empty: the device does not read it later.
-    c.qp.post_send(SendWr::send(8, from.sge(0..8))).expect("post_send");
-    free(from);
-    success(polled(&mut c.cq), 8, WcOpcode::SEND);
-    let to = pinned(to);
-    success(polled(&mut s.cq), 7, WcOpcode::RECV);
-    free(to);
-    free(bystander);
-
-    // A read and a write pin it too, also when another is posted after them.
-    let remote = register(&s, 4, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
-    let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
-    let (local, last) = (register(&c, 5, Access::LOCAL_WRITE), register(&c, 6, Access::LOCAL_WRITE));
-    c.qp.post_send(SendWr::read(1, local.sge(0..64), at)).expect("post_read");
-    c.qp.post_send(SendWr::write(2, last.sge(0..64), at)).expect("post_write");
-    let (local, last) = (pinned(local), pinned(last));
-    success(polled(&mut c.cq), 1, WcOpcode::RDMA_READ);
-    free(local);
-    let last = pinned(last);
-    success(polled(&mut c.cq), 2, WcOpcode::RDMA_WRITE);
-    free(last);
-    free(remote);
-}
-
 /// A work request without memory pins nothing. Memory of another PD cannot be posted.
 pub(crate) fn nothing() {
     let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
@@ -209,36 +179,6 @@ pub(crate) fn first_post() {
     free(memory);
     let left = crate::heap::allocated().saturating_sub(before);
     assert!(left < RING, "{left} bytes are left");
-}
-
-pub(crate) fn until_flushed() {
-    let Pair { mut client, mut server, mut c, mut s, .. } = Pair::connected();
-    let (first, second) = (register(&s, 2, Access::LOCAL_WRITE), register(&s, 2, Access::LOCAL_WRITE));
-    s.qp.post_recv(1, first.sge(0..PAGE)).expect("post_recv");
-    s.qp.post_recv(2, second.sge(0..PAGE)).expect("post_recv");
-    let gone = register(&c, 1, Access::LOCAL_WRITE);
-    c.qp.post_recv(3, gone.sge(0..PAGE)).expect("post_recv");
-    client.ok(&Call::Disconnect { id: c.id });
-    server.expect(cmid_proto::CmEvent::Disconnected);
-    server.ok(&Call::Disconnect { id: s.id });
-
-    let (first, second) = (pinned(first), pinned(second));
-    let flushed = polled(&mut s.cq);
-    assert_eq!((flushed.wr_id, flushed.status), (1, WcStatus::WR_FLUSH_ERR));
-    free(first);
-    let second = pinned(second);
-    assert_eq!(polled(&mut s.cq).wr_id, 2);
-    free(second);
-
-    // Detached from the id, with a handle left: it may still complete, and pins. Without a handle, it is destroyed.
-    let gone = pinned(gone);
-    client.ok(&Call::Destroy { id: c.id });
-    let gone = pinned(gone);
-    drop(c.qp);
-    // Its remaining completions belong to no QP, and pin until they are polled.
-    let gone = pinned(gone);
-    assert_eq!(c.cq.poll(&mut [Completion::default(); 4]), Ok(0));
-    free(gone);
 }
 
 /// A completion in error does not identify its queue, and here both queues use one CQ and the same numbers.

@@ -13,9 +13,6 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use crate::env::{CLIENT, SERVER, Side};
 use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
 
-/// `IBV_ACCESS_ZERO_BASED`.
-const ZERO_BASED: u32 = 1 << 5;
-
 fn side_with_pd() -> (Side, Pd) {
     let mut side = Side::new();
     let id = side.bound(SERVER);
@@ -82,9 +79,6 @@ pub(crate) fn bad_memory() {
 /// The kernel's results depend on its version: 6.1 does not support flushes and ignores two rights.
 pub(crate) fn bad_rights() {
     let (_side, pd) = side_with_pd();
-    for remote in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
-        assert_eq!(refused(fails(&pd, vec![0; PAGE], remote).1), MemoryReason::RemoteWithoutLocalWrite);
-    }
     let old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
     let by_age = |on_old, on_new| if old { on_old } else { on_new };
     for (access, answer) in [
@@ -104,15 +98,6 @@ pub(crate) fn bad_rights() {
             }
             None => drop(end(pd.register(vec![0; PAGE], access).expect("not looked at, or granted"))),
         }
-    }
-    // Bits that have no name do not reach the kernel: what it makes of them depends on its version.
-    for unknown in [ZERO_BASED, 1 << 15, 1 << 29, !Access::all().bits()] {
-        let access = Access::from_bits_retain(unknown | Access::LOCAL_WRITE.bits());
-        assert_eq!(refused(fails(&pd, vec![0; PAGE], access).1), MemoryReason::UnknownRights(unknown));
-    }
-    // Optional rights are never refused.
-    for access in [Access::empty(), Access::RELAXED_ORDERING] {
-        end(pd.register(vec![0; PAGE], access).expect("optional"));
     }
     assert_eq!(pd.dealloc(), Ok(()));
 }

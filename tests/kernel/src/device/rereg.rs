@@ -4,9 +4,7 @@ use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_proto::memory::{
-    Code, Fallback, MemoryError, MemoryFailure, MemoryReason, MemoryStep, MrState, Policy, Valid, Way,
-};
+use cmid_proto::memory::{Code, Fallback, MemoryError, MemoryFailure, MemoryStep, MrState, Policy, Valid, Way};
 use cmid_verbs::{Access, Change, Mr, QpState, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
@@ -32,54 +30,6 @@ fn write(c: &mut End, from: &Mr, to: Remote) -> WcStatus {
     let done = polled(&mut c.cq);
     assert_eq!(done.wr_id, 1);
     done.status
-}
-
-fn refusal(outcome: &Reregistered) -> MemoryReason {
-    match outcome.result {
-        Err(MemoryError::Refused(refused)) => refused.reason,
-        ref other => panic!("not refused: {other:?}"),
-    }
-}
-
-pub(crate) fn unsupported() {
-    let Pair { mut client, server: _server, mut c, s, .. } = Pair::connected();
-    let source = register(&c, 7, Access::empty());
-    let mut mr = register(&s, 1, ALL);
-    let other = s.pd.clone();
-    let linked = client.bound([10, 98, 0, 1]);
-    let foreign = client.device.alloc_pd(linked).expect("alloc_pd");
-    let before = looks(&mr);
-
-    // Errors that the core detects.
-    let outcome = mr.reregister(Change::default(), Policy::default());
-    assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (MemoryReason::NothingToChange, true));
-    let outcome = mr.reregister(Change::default().to_buffer(Vec::new()), Policy::default());
-    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (MemoryReason::Empty, Some(0)));
-    let outcome = mr.reregister(Change::default().to_access(Access::REMOTE_WRITE), ANEW);
-    assert_eq!(refusal(&outcome), MemoryReason::RemoteWithoutLocalWrite);
-    let outcome = mr.reregister(Change::default().to_pd(foreign.clone()).to_buffer(vec![0; PAGE]), ANEW);
-    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (MemoryReason::OtherDevice, Some(PAGE)));
-    assert_eq!((foreign.users(), foreign.dealloc()), (0, Ok(())));
-    let outcome = mr.reregister(Change::default().to_pd(foreign), ANEW);
-    assert_eq!(refusal(&outcome), MemoryReason::Gone);
-    assert_eq!(looks(&mr), before);
-
-    // All seven combinations: the provider returns EOPNOTSUPP, and the MR stays usable.
-    for flags in 1..8 {
-        let change = Change {
-            buffer: (flags & 1 != 0).then(|| vec![9; 2 * PAGE].into()),
-            pd: (flags & 2 != 0).then(|| other.clone()),
-            access: (flags & 4 != 0).then_some(Access::LOCAL_WRITE),
-        };
-        let Reregistered { result, buffer } = mr.reregister(change, Policy::default());
-        let failure =
-            MemoryFailure { step: MemoryStep::Reregister(Code::Cmd), errno: Errno::EOPNOTSUPP, valid: Valid::Old };
-        assert_eq!(result, Err(MemoryError::Failed(failure)), "flags {flags}");
-        assert_eq!(buffer.map(|buffer| buffer.len()), (flags & 1 != 0).then_some(2 * PAGE));
-        assert_eq!(looks(&mr), before, "flags {flags}");
-    }
-    assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
-    assert_eq!(bytes(&mr, 7), [7, 1]);
 }
 
 pub(crate) fn anew() {
@@ -126,12 +76,6 @@ pub(crate) fn anew_fails() {
     let failure = MemoryFailure { step: MemoryStep::RegisterAnew, errno: Errno::EFAULT, valid: Valid::Old };
     assert_eq!(result, Err(MemoryError::Failed(failure)));
     assert_eq!(buffer.map(|buffer| buffer.len()), Some(PAGE));
-    let on_demand = Access::LOCAL_WRITE | Access::ON_DEMAND;
-    let Reregistered { result, buffer } = mr.reregister(Change::default().to_access(on_demand), ANEW);
-    let is_old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
-    let errno = if is_old { Errno::EINVAL } else { Errno::EOPNOTSUPP };
-    let failure = MemoryFailure { step: MemoryStep::RegisterAnew, errno, valid: Valid::Old };
-    assert_eq!((result, buffer.is_none()), (Err(MemoryError::Failed(failure)), true));
     assert_eq!(looks(&mr), before);
     assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
     assert_eq!(bytes(&mr, 7), [7, 1]);
@@ -157,19 +101,4 @@ pub(crate) fn read_only() {
     let page = outcome.buffer.expect("it comes back");
     let outcome = mr.reregister(Change::default().to_buffer(page).to_access(Access::REMOTE_READ), ANEW);
     assert_eq!((outcome.result, mr.write(0, &[2])), (Ok(Way::Anew), Err(Errno::EACCES)));
-}
-
-pub(crate) fn anew_elsewhere() {
-    let mut side = Side::new();
-    let id = side.bound(crate::env::SERVER);
-    let (from, to) = (side.device.alloc_pd(id).expect("alloc_pd"), side.device.alloc_pd(id).expect("alloc_pd"));
-    let mut mr = from.register(vec![1; PAGE], ALL).expect("register");
-    let outcome = mr.reregister(Change::default().to_pd(to.clone()).to_access(Access::LOCAL_WRITE), ANEW);
-    assert_eq!(outcome.result, Ok(Way::Anew));
-    assert_eq!((from.users(), to.users(), mr.access()), (0, 1, Some(Access::LOCAL_WRITE)));
-    assert_eq!(from.dealloc(), Ok(()));
-    assert_eq!(to.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
-    assert_eq!(bytes(&mr, PAGE - 1), [1]);
-    drop(mr);
-    assert_eq!(to.dealloc(), Ok(()));
 }

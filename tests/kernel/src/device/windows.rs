@@ -13,77 +13,10 @@ use cmid_verbs::{Access, Buffer, Change, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success, why};
 use crate::env::Pair;
-use crate::memory::{PAGE, kernel_mrs, mapped};
+use crate::memory::{PAGE, mapped};
 
 fn reason(error: MemoryError) -> Option<MemoryReason> {
     if let MemoryError::Refused(refused) = error { Some(refused.reason) } else { None }
-}
-
-pub(crate) fn bound() {
-    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let source = register(&c, 7, Access::empty());
-    let mut mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
-    let users = s.pd.users();
-    let mut window = s.pd.alloc_mw().expect("rxe has them");
-    assert_eq!(s.pd.users(), users + 1);
-
-    let unbound = window.rkey();
-    s.qp.post_bind(1, &mut window, &mr, 64..128, Access::REMOTE_WRITE).expect("post_bind");
-    assert_ne!(window.rkey(), unbound);
-    // A bind in flight pins the MR, like any other work request.
-    let ErrorWith { given: back, error } = mr.deregister().map(drop).expect_err("the bind is in flight");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    mr = back;
-    success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
-
-    // The peer has no right on the MR except on this part.
-    let at = |offset, window: &Mw, addr: u64| Remote { addr: addr + offset, rkey: window.rkey() };
-    c.qp.post_send(SendWr::write(2, source.sge(0..64), at(64, &window, mr.addr()))).expect("post_write");
-    success(polled(&mut c.cq), 2, WcOpcode::RDMA_WRITE);
-    assert_eq!((bytes(&mr, 63), bytes(&mr, 127)), ([1, 7], [7, 1]));
-
-    // While the window is bound, the MR can neither be deregistered nor registered anew.
-    let before = (mr.addr(), mr.rkey(), mr.access());
-    let ErrorWith { given: back, error } = mr.deregister().map(drop).expect_err("a window is bound to it");
-    mr = back;
-    assert_eq!((reason(error), mr.state()), (Some(MemoryReason::WindowBound), MrState::Registered));
-    let mrs = kernel_mrs();
-    let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
-    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(vec![0; 8]), anew);
-    assert_eq!(
-        (result.err().and_then(reason), buffer.map(|buffer| buffer.len())),
-        (Some(MemoryReason::WindowBound), Some(8))
-    );
-    assert_eq!(((mr.addr(), mr.rkey(), mr.access()), kernel_mrs()), (before, mrs), "the kernel was not asked");
-    assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
-
-    // Invalidated and bound to another range, with another key.
-    let first = window.rkey();
-    s.qp.post_invalidate(3, &mut window).expect("post_invalidate");
-    success(polled(&mut s.cq), 3, WcOpcode::LOCAL_INV);
-    s.qp.post_bind(4, &mut window, &mr, 0..8, Access::REMOTE_WRITE | Access::REMOTE_READ).expect("post_bind");
-    success(polled(&mut s.cq), 4, WcOpcode::BIND_MW);
-    assert_ne!(window.rkey(), first);
-    c.qp.post_send(SendWr::write(5, source.sge(0..8), at(0, &window, mr.addr()))).expect("post_write");
-    success(polled(&mut c.cq), 5, WcOpcode::RDMA_WRITE);
-    assert_eq!(bytes(&mr, 7), [7, 1]);
-    let mut second = s.pd.alloc_mw().expect("alloc_mw");
-    s.qp.post_bind(8, &mut second, &mr, 0..PAGE, Access::REMOTE_READ).expect("post_bind");
-    success(polled(&mut s.cq), 8, WcOpcode::BIND_MW);
-
-    // rxe ignores the end of a window (check_rkey checks the MR). But an invalidated key is unusable.
-    s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
-    success(polled(&mut s.cq), 6, WcOpcode::LOCAL_INV);
-    c.qp.post_send(SendWr::write(7, source.sge(0..8), at(0, &window, mr.addr()))).expect("post_write");
-    assert_eq!(polled(&mut c.cq).status, WcStatus::REM_ACCESS_ERR);
-
-    // Neither of the two ways to destroy a window checks whether it is bound.
-    window.dealloc().expect("ibv_dealloc_mw");
-    let ErrorWith { given: mr, error } = mr.deregister().map(drop).expect_err("the second is bound to it");
-    assert_eq!(reason(error), Some(MemoryReason::WindowBound));
-    drop(second);
-    assert_eq!(s.pd.users(), users);
-    assert_eq!(mr.deregister().expect("no window is left").buffer.len(), PAGE);
 }
 
 /// An MR that is dropped before its window is deregistered when the window is destroyed, in either way.
