@@ -23,8 +23,7 @@ fn behaviour_47_closing_a_channel_ends_what_is_on_it() {
     env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
     env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
     let again = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(again, cp, &[]).unwrap();
+    env.connect(again, &[]);
     env.client.next(env.cc).is(again, CmEvent::Rejected, 8);
     // The channel of these ids is closed.
     assert_eq!(env.server.disconnect(s), Err(Errno::EBADF));
@@ -104,8 +103,7 @@ fn behaviour_54_a_listener_migrates_with_an_unread_request() {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let to = env.server.channel();
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     env.fabric.advance_by(SECOND);
     env.server.migrate(listener, env.cs, to).unwrap();
     assert_eq!(env.server.fetch(to), None);
@@ -113,8 +111,7 @@ fn behaviour_54_a_listener_migrates_with_an_unread_request() {
     env.server.quiet(env.cs, SECOND);
     env.client.quiet(env.cc, SECOND);
     let again = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(again, cp, &[]).unwrap();
+    env.connect(again, &[]);
     env.server.requested(to, listener);
     env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
@@ -127,14 +124,12 @@ fn a_listener_migrates_well_without_the_kernels_bug() {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let to = env.server.channel();
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     env.fabric.advance_by(SECOND);
     env.server.migrate(listener, env.cs, to).unwrap();
     let s = env.server.requested(to, listener);
     env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
 }
 

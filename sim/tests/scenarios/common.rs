@@ -97,6 +97,12 @@ impl Side {
         self.call(Call::Bind { id, addr: addr.parse().unwrap() })
     }
 
+    pub(crate) fn bound(&mut self, on: ChannelKey, addr: &str) -> IdKey {
+        let id = self.id(on);
+        self.bind(id, addr).unwrap();
+        id
+    }
+
     pub(crate) fn listen(&mut self, id: IdKey, backlog: i32) -> Outcome {
         self.call(Call::Listen { id, backlog })
     }
@@ -232,9 +238,15 @@ impl Side {
         let src = if dst.starts_with('[') { None } else { Some("10.0.0.1:0") };
         self.resolve_addr(id, src, dst, 2000).unwrap();
         self.next(on).is(id, CmEvent::AddrResolved, 0).carries(0, &[]);
+        self.routed(id, on);
+        id
+    }
+
+    /// Resolves the route of an id.
+    #[track_caller]
+    pub(crate) fn routed(&mut self, id: IdKey, on: ChannelKey) {
         self.resolve_route(id).unwrap();
         self.next(on).is(id, CmEvent::RouteResolved, 0).carries(0, &[]);
-        id
     }
 
     /// Takes a CONNECT_REQUEST and returns its new id.
@@ -316,6 +328,28 @@ impl Env {
         }
     }
 
+    /// A client's request, with parameters of its own.
+    #[track_caller]
+    pub(crate) fn connect(&mut self, client: IdKey, data: &[u8]) {
+        let param = self.cp();
+        self.client.connect(client, param, data).unwrap();
+    }
+
+    /// The server's answer, with parameters of its own.
+    #[track_caller]
+    pub(crate) fn accept(&mut self, new: IdKey, data: &[u8]) {
+        let param = self.cp();
+        self.server.accept(new, param, data).unwrap();
+    }
+
+    /// The client reads the answer and confirms it, without a QP.
+    #[track_caller]
+    pub(crate) fn establish(&mut self, client: IdKey, new: IdKey) {
+        self.client.next(self.cc).is(client, CmEvent::ConnectResponse, 0);
+        self.client.establish(client).unwrap();
+        self.server.next(self.cs).is(new, CmEvent::Established, 0);
+    }
+
     /// A listener on 10.0.0.2:7, a client with a request to it, and the new id, not answered.
     #[track_caller]
     pub(crate) fn requested(&mut self) -> (IdKey, IdKey, IdKey) {
@@ -327,8 +361,7 @@ impl Env {
     #[track_caller]
     pub(crate) fn requested_on(&mut self, listener: IdKey) -> (IdKey, IdKey) {
         let client = self.client.resolved(self.cc, "10.0.0.2:7");
-        let param = self.cp();
-        self.client.connect(client, param, &[]).unwrap();
+        self.connect(client, &[]);
         let new = self.server.requested(self.cs, listener);
         (client, new)
     }
@@ -337,11 +370,8 @@ impl Env {
     #[track_caller]
     pub(crate) fn established(&mut self) -> (IdKey, IdKey, IdKey) {
         let (listener, client, new) = self.requested();
-        let param = self.cp();
-        self.server.accept(new, param, &[]).unwrap();
-        self.client.next(self.cc).is(client, CmEvent::ConnectResponse, 0);
-        self.client.establish(client).unwrap();
-        self.server.next(self.cs).is(new, CmEvent::Established, 0);
+        self.accept(new, &[]);
+        self.establish(client, new);
         (listener, client, new)
     }
 

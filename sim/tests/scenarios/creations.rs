@@ -16,9 +16,8 @@ use crate::common::{Env, Side, ip};
 const NOTHING: Caps = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
 
 fn bound(env: &mut Env) -> IdKey {
-    let id = env.client.id(env.cc);
-    env.client.bind(id, "10.0.0.1:0").unwrap();
-    id
+    
+    env.client.bound(env.cc, "10.0.0.1:0")
 }
 
 fn too_large(call: CreateCall, capacity: Capacity, asked: u32, max: u32) -> CreateError {

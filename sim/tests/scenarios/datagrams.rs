@@ -44,13 +44,11 @@ fn the_type_of_service_that_a_route_was_found_with_is_the_class_of_the_way() {
     env.client.resolve_addr(id, None, "10.0.0.2:7", 2000).unwrap();
     env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
     env.client.set(id, CmOption::Tos(66)).unwrap();
-    env.client.resolve_route(id).unwrap();
-    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+    env.client.routed(id, env.cc);
     env.client.set(id, CmOption::Tos(5)).unwrap();
-    let (param, answer) = (env.cp(), env.cp());
-    env.client.connect(id, param, &[]).unwrap();
+    env.connect(id, &[]);
     let child = env.server.next(env.cs).id;
-    env.server.accept(child, answer, &[]).unwrap();
+    env.accept(child, &[]);
     let datagram = env.client.next(env.cc).is(id, CmEvent::Established, 0).datagram;
     let class = datagram.and_then(|datagram| datagram.path.grh).map(|route| route.traffic_class);
     assert_eq!(class, Some(66));
@@ -61,8 +59,7 @@ fn a_listener_on_another_address_is_a_refusal() {
     let mut env = Env::new();
     env.server.listener_in(PortSpace::Udp, env.cs, "10.0.0.1:7");
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     env.client.next(env.cc).refused(c, 2, &[]);
 }
 
@@ -191,16 +188,6 @@ fn depths_are_not_checked_and_ports_are_separate() {
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
     let deep = cmid_proto::ConnParam { initiator_depth: 200, ..env.cp() };
     assert_eq!(env.client.connect(c, deep, &[]), Ok(()));
-}
-
-#[test]
-fn behaviour_39_ipoib_needs_infiniband() {
-    let mut env = Env::new();
-    let id = env.client.id_in(PortSpace::Ipoib, env.cc);
-    assert_eq!(env.client.bind(id, "10.0.0.1:0"), EINVAL);
-    assert_eq!(env.client.bind(id, "0.0.0.0:0"), Ok(()));
-    env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
-    env.client.next(env.cc).is(id, CmEvent::AddrError, -22);
 }
 
 #[test]

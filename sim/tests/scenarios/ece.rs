@@ -1,6 +1,6 @@
 //! Enhanced connection establishment: the vendor options that each side sends.
 
-use cmid_proto::{Call, CmEvent, Device, Ece, Errno, IdKey, Outcome, RejectReason};
+use cmid_proto::{Call, CmEvent, Device, Ece, Errno, IdKey, Outcome};
 
 use crate::common::{EINVAL, Env, Side};
 
@@ -14,28 +14,17 @@ impl Side {
 }
 
 #[test]
-fn behaviour_14_the_options_are_refused() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
-    let call = Call::Reject { id: s, reason: RejectReason::Ece };
-    assert_eq!(env.server.device.call(&call, &[0; 149]), EINVAL);
-    env.server.device.call(&call, b"not yours").unwrap();
-    env.client.next(env.cc).is(c, CmEvent::Rejected, 35).carries(148, b"not yours");
-}
-
-#[test]
 fn both_sides_learn_the_others_options() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     env.client.set_ece(c, OURS).unwrap();
     assert_eq!(env.client.device.remote_ece(c), Ok(Ece::default()));
-    let (cp, param) = (env.cp(), env.cp());
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let s = env.server.requested(env.cs, listener);
     assert_eq!(env.server.device.remote_ece(s), Ok(OURS));
     env.server.set_ece(s, THEIRS).unwrap();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     assert_eq!(env.client.device.remote_ece(c), Ok(THEIRS));
 }
@@ -46,10 +35,9 @@ fn who_accepts_without_options_names_the_vendor_all_the_same() {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     env.client.set_ece(c, OURS).unwrap();
-    let (cp, param) = (env.cp(), env.cp());
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let s = env.server.requested(env.cs, listener);
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     assert_eq!(env.client.device.remote_ece(c), Ok(Ece { options: 0, ..OURS }));
 }
@@ -68,8 +56,7 @@ fn the_library_knows_when_it_does_not_say() {
     assert_eq!(env.client.device.remote_ece(never), Err(Errno::ENOENT));
     assert_eq!(env.client.set_ece(never, OURS), Err(Errno::ENOENT));
     // The options of the QP are sent, not those set before: none (`init_ece`).
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let s = env.server.requested(env.cs, listener);
     assert_eq!(env.server.device.remote_ece(s), Ok(Ece::default()));
 }
@@ -80,11 +67,10 @@ fn a_qp_that_comes_after_the_request_is_of_no_vendor() {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     env.client.set_ece(c, OURS).unwrap();
-    let (cp, param) = (env.cp(), env.cp());
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let s = env.server.requested(env.cs, listener);
     let _qp = env.client.qp(c);
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectError, -1);
 }
 
@@ -95,11 +81,10 @@ fn an_answer_names_the_vendor_of_the_request() {
         let listener = env.server.listener(env.cs, "10.0.0.2:7");
         let c = env.client.resolved(env.cc, "10.0.0.2:7");
         asked.map_or(Ok(()), |ece| env.client.set_ece(c, ece)).unwrap();
-        let (cp, param) = (env.cp(), env.cp());
-        env.client.connect(c, cp, &[]).unwrap();
+        env.connect(c, &[]);
         let s = env.server.requested(env.cs, listener);
         env.server.set_ece(s, Ece { vendor_id: 9, options: 3 }).unwrap();
-        env.server.accept(s, param, &[]).unwrap();
+        env.accept(s, &[]);
         env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
         assert_eq!(env.client.device.remote_ece(c), Ok(answered));
     }

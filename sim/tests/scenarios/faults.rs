@@ -14,8 +14,7 @@ fn trace(seed: u64, loss: f64) -> String {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let clients = [(); 5].map(|()| env.client.resolved(env.cc, "10.0.0.2:7"));
     for c in clients {
-        let cp = env.cp();
-        env.client.connect(c, cp, &[c.to_bits() as u8]).unwrap();
+        env.connect(c, &[c.to_bits() as u8]);
         writeln!(trace, "{c} from {}", env.client.local(c)).unwrap();
     }
     let limit = env.fabric.now().after(SECOND * 5000);

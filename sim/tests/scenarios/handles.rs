@@ -11,8 +11,7 @@ fn an_id_moves_to_another_device_with_its_events() {
     let (_, c, s) = env.requested();
     let own = env.server.channel();
     env.server.migrate(s, env.cs, own).unwrap();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     env.client.establish(c).unwrap();
     env.fabric.advance_by(SECOND);

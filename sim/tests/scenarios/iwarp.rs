@@ -26,8 +26,7 @@ fn requested(env: &mut Env, data: &[u8]) -> (IdKey, IdKey, Equipment) {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let qp = env.client.qp(client);
-    let param = env.cp();
-    env.client.connect(client, param, data).unwrap();
+    env.connect(client, data);
     let request = env.server.next(env.cs);
     assert_eq!((request.kind, request.listener), (CmEvent::ConnectRequest, Some(listener)));
     (client, request.carries(data.len(), data).id, qp)
@@ -36,8 +35,7 @@ fn requested(env: &mut Env, data: &[u8]) -> (IdKey, IdKey, Equipment) {
 pub(crate) fn established(env: &mut Env) -> ([IdKey; 2], [Equipment; 2]) {
     let (client, server, client_qp) = requested(env, &[]);
     let server_qp = env.server.qp(server);
-    let param = env.cp();
-    env.server.accept(server, param, b"yes").unwrap();
+    env.accept(server, b"yes");
     env.client.next(env.cc).is(client, CmEvent::Established, 0).carries(3, b"yes");
     env.server.next(env.cs).is(server, CmEvent::Established, 0).carries(0, &[]);
     ([client, server], [client_qp, server_qp])
@@ -136,15 +134,12 @@ fn an_accept_before_the_connect_leaves_the_qp_usable() {
 #[test]
 fn a_connect_to_the_own_address_and_port_is_a_connect_error_with_its_own_data() {
     let mut env = env();
-    let id = env.client.id(env.cc);
-    env.client.bind(id, "10.0.0.1:9").unwrap();
+    let id = env.client.bound(env.cc, "10.0.0.1:9");
     env.client.resolve_addr(id, None, "10.0.0.1:9", 100).unwrap();
     env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
     let _qp = env.client.qp(id);
-    env.client.resolve_route(id).unwrap();
-    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
-    let param = env.cp();
-    env.client.connect(id, param, b"own").unwrap();
+    env.client.routed(id, env.cc);
+    env.connect(id, b"own");
     env.client.next(env.cc).is(id, CmEvent::ConnectError, -22).carries(3, b"own");
     env.client.quiet(env.cc, SECOND);
 }
@@ -154,13 +149,11 @@ fn a_connect_to_the_own_address_and_port_is_a_connect_error_with_its_own_data() 
 fn a_bound_id_connects_to_the_wildcard_and_reaches_its_own_address() {
     let mut env = env();
     let connect = |env: &mut Env, to: &str| {
-        let id = env.client.id(env.cc);
-        env.client.bind(id, "10.0.0.1:0").unwrap();
+        let id = env.client.bound(env.cc, "10.0.0.1:0");
         env.client.resolve_addr(id, None, to, 100).unwrap();
         env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
         let _qp = env.client.qp(id);
-        env.client.resolve_route(id).unwrap();
-        env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+        env.client.routed(id, env.cc);
         let param = env.cp();
         env.client.connect(id, param, &[])
     };
@@ -189,8 +182,7 @@ fn a_listener_on_the_wildcard_of_ipv6_rejects_requests_to_ipv4_addresses() {
     env.server.listener(env.cs, "[::]:7");
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let _qp = env.client.qp(client);
-    let param = env.cp();
-    env.client.connect(client, param, b"hello").unwrap();
+    env.connect(client, b"hello");
     env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(0, &[]);
     env.server.quiet(env.cs, SECOND);
 }
@@ -200,13 +192,11 @@ fn a_listener_on_the_wildcard_of_ipv6_rejects_requests_to_ipv4_addresses() {
 fn a_bound_id_resolves_the_loopback_address_and_nobody_listens_there() {
     let mut env = env();
     env.server.listener(env.cs, "10.0.0.2:7");
-    let id = env.client.id(env.cc);
-    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let id = env.client.bound(env.cc, "10.0.0.1:0");
     env.client.resolve_addr(id, None, "127.0.0.1:7", 100).unwrap();
     env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
     let _qp = env.client.qp(id);
-    env.client.resolve_route(id).unwrap();
-    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+    env.client.routed(id, env.cc);
     let param = env.cp();
     assert_eq!(env.client.connect(id, param, &[]), Err(Errno(111)));
 }
@@ -250,8 +240,7 @@ fn the_end_of_a_process_or_a_device_ends_its_connections() {
 #[test]
 fn a_full_backlog_rejects() {
     let mut env = env();
-    let listener = env.server.id(env.cs);
-    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    let listener = env.server.bound(env.cs, "10.0.0.2:7");
     env.server.listen(listener, 1).unwrap();
     let connect = |env: &mut Env| {
         let client = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -292,8 +281,7 @@ fn the_loopback_address_cannot_be_resolved() {
 #[test]
 fn an_id_bound_to_the_loopback_address_resolves_an_address_of_its_host() {
     let resolve = |env: &mut Env| {
-        let id = env.client.id(env.cc);
-        env.client.bind(id, "127.0.0.1:4").unwrap();
+        let id = env.client.bound(env.cc, "127.0.0.1:4");
         env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
         (id, env.client.next(env.cc))
     };
@@ -335,12 +323,10 @@ fn an_id_bound_to_the_loopback_address_connects_to_an_address_of_its_host() {
         if listens {
             env.server.listener(env.cs, "10.0.0.2:7");
         }
-        let id = env.client.id(env.cc);
-        env.client.bind(id, "127.0.0.1:4").unwrap();
+        let id = env.client.bound(env.cc, "127.0.0.1:4");
         env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
         env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
-        env.client.resolve_route(id).unwrap();
-        env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+        env.client.routed(id, env.cc);
         let _qp = env.client.qp(id);
         let param = env.cp();
         assert_eq!(env.client.connect(id, param, &[]), if listens { Ok(()) } else { Err(Errno(111)) });
@@ -363,8 +349,7 @@ fn a_link_local_address_without_a_scope_cannot_be_connected_to() {
         let id = env.client.id(env.cc);
         env.client.resolve_addr(id, None, dst, 100).unwrap();
         env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
-        env.client.resolve_route(id).unwrap();
-        env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+        env.client.routed(id, env.cc);
         let _qp = env.client.qp(id);
         let param = env.cp();
         assert_eq!(env.client.connect(id, param, &[]), Err(refused));

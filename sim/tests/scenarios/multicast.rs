@@ -85,8 +85,7 @@ fn behaviour_75_addresses_and_states() {
     assert_eq!(env.client.join(idle, GROUP, false).map(drop), EINVAL);
     env.client.bind(idle, "0.0.0.0:0").unwrap();
     assert_eq!(env.client.join(idle, GROUP, false).map(drop), EINVAL);
-    let connected = env.client.id(env.cc);
-    env.client.bind(connected, "10.0.0.1:0").unwrap();
+    let connected = env.client.bound(env.cc, "10.0.0.1:0");
     assert_eq!(env.client.join(connected, GROUP, false).map(drop), EINVAL);
     // An id may have resolved the group itself. After the route is resolved a join is too late.
     let id = env.client.id_in(PortSpace::Udp, env.cc);
@@ -95,8 +94,7 @@ fn behaviour_75_addresses_and_states() {
     assert_eq!(env.client.local(id).ip(), ip("10.0.0.1"));
     let group = env.client.join(id, GROUP, false).unwrap();
     env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
-    env.client.resolve_route(id).unwrap();
-    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+    env.client.routed(id, env.cc);
     assert_eq!(env.client.join(id, OTHER, false).map(drop), EINVAL);
     env.client.leave(id, group, GROUP).unwrap();
 }

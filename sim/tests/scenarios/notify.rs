@@ -9,8 +9,7 @@ use crate::common::{Env, SECOND};
 /// The server has accepted, and data has confirmed the connection; the client has read the answer.
 fn notified(env: &mut Env) -> (IdKey, IdKey) {
     let (_, c, s) = env.requested();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     assert_eq!(env.server.notify(s), Ok(()));
     env.server.next(env.cs).is(s, CmEvent::Established, 0).carries(0, &[]);

@@ -60,8 +60,7 @@ fn families_share_a_port_if_both_keep_to_themselves() {
     assert_eq!(env.server.set(v6, CmOption::AfOnly(true)), EINVAL);
     // The listener gets no requests over IPv4.
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
 }
 
@@ -82,17 +81,13 @@ fn spans(flavour: Flavour, ack_timeout: Option<u8>) -> (Duration, Duration, Dura
     }
     env.client.resolve_addr(c, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
     env.client.next(env.cc).is(c, CmEvent::AddrResolved, 0);
-    env.client.resolve_route(c).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::RouteResolved, 0);
+    env.client.routed(c, env.cc);
     // Too late: the path has got its life time from the route.
     env.client.set(c, CmOption::AckTimeout(1)).unwrap();
-    let (cp, param) = (env.cp(), env.cp());
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let s = env.server.requested(env.cs, listener);
-    env.server.accept(s, param, &[]).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    env.client.establish(c).unwrap();
-    env.server.next(env.cs).is(s, CmEvent::Established, 0);
+    env.accept(s, &[]);
+    env.establish(c, s);
     env.client.disconnect(c).unwrap();
     let (seen, given_up) = env.client.next_timed(env.cc);
     seen.is(c, CmEvent::Disconnected, -110);
@@ -121,8 +116,7 @@ fn an_ack_timeout_changes_both_sides_timers() {
 fn the_largest_backlog_and_depths_are_the_hosts() {
     let config = Config { max_backlog: 1, max_responder_resources: 4, max_initiator_depth: 2, ..Config::default() };
     let mut env = Env::with(config);
-    let l = env.server.id(env.cs);
-    env.server.bind(l, "10.0.0.2:7").unwrap();
+    let l = env.server.bound(env.cs, "10.0.0.2:7");
     env.server.listen(l, 2).unwrap();
     let [first, second] = [0; 2].map(|_| env.client.resolved(env.cc, "10.0.0.2:7"));
     let cp = env.cp();
@@ -130,8 +124,7 @@ fn the_largest_backlog_and_depths_are_the_hosts() {
     assert_eq!(env.client.connect(first, deep, &[]), EINVAL);
     let most = cmid_proto::ConnParam { responder_resources: 255, initiator_depth: 255, ..cp };
     env.client.connect(first, most, &[]).unwrap();
-    let other = env.cp();
-    env.client.connect(second, other, &[]).unwrap();
+    env.connect(second, &[]);
     env.fabric.advance_by(SECOND);
     let seen = env.server.next(env.cs);
     assert_eq!((seen.param.responder_resources, seen.param.initiator_depth), (2, 4));

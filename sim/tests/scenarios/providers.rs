@@ -261,8 +261,7 @@ fn a_qp_without_its_id_is_flushed_and_its_peer_changes_nothing() {
 #[test]
 fn an_iwarp_device_has_other_limits() {
     let mut env = iwarp::env();
-    let id = env.client.id(env.cc);
-    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let id = env.client.bound(env.cc, "10.0.0.1:0");
     let device = &mut env.client.device;
     for (depth, expected) in [(3_276_800, Ok(())), (3_276_801, Err(Errno::EINVAL))] {
         assert_eq!(device.create_cq(id, depth).map(drop).map_err(Errno::from), expected, "{depth}");

@@ -15,8 +15,7 @@ fn behaviour_78_the_device_goes() {
     let (l, c, s) = (pair.listener, pair.client, pair.new);
     // A client that waits for an answer, and the id of its request, which is not accepted.
     let (u, n) = env.requested_on(l);
-    let b = env.client.id(env.cc);
-    env.client.bind(b, "10.0.0.1:9").unwrap();
+    let b = env.client.bound(env.cc, "10.0.0.1:9");
     let w = env.client.listener(env.cc, "0.0.0.0:8");
     let i = env.client.id(env.cc);
     let other = env.client.channel();
@@ -70,8 +69,7 @@ fn unread_events_of_a_removed_device() {
     let mut env = Env::new();
     let l = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let [a, r] = [0; 2].map(|_| env.client.id(env.cc));
     for id in [a, r] {
         env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
@@ -101,8 +99,7 @@ fn an_unread_answer_cannot_be_confirmed_any_more() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let _qp = env.client.qp(c);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     env.fabric.advance_by(SECOND);
     env.host.remove_device();
     env.client.next(env.cc).is(c, CmEvent::ConnectError, -1);

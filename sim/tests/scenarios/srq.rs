@@ -28,12 +28,10 @@ fn connected(config: Config) -> (Env, Equipment, IdKey, Equipment, cmid_sim::Srq
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let client_qp = env.client.qp(client);
-    let param = env.cp();
-    env.client.connect(client, param, &[]).unwrap();
+    env.connect(client, &[]);
     let new = env.server.requested(env.cs, listener);
     let (server_qp, srq) = equip(&mut env.server, new);
-    let param = env.cp();
-    env.server.accept(new, param, &[]).unwrap();
+    env.accept(new, &[]);
     env.client.next(env.cc).is(client, CmEvent::Established, 0);
     env.server.next(env.cs).is(new, CmEvent::Established, 0);
     (env, client_qp, new, server_qp, srq)
@@ -99,8 +97,7 @@ fn datagrams_take_receives_of_an_srq_too() {
     let (c, s) = env.looked_up(listener);
     let mut client = env.client.qp(c);
     let (mut server, mut srq) = equip(&mut env.server, s);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     let Datagram { path, qp_num, qkey, .. } = env.client.next(env.cc).datagram.unwrap();
     let source = client.pd.register([7; 8], Access::empty()).unwrap();
     let memory = server.pd.register([0; 64], Access::LOCAL_WRITE).unwrap();

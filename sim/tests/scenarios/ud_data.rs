@@ -35,8 +35,7 @@ impl Talk {
         let listener = env.udp_listener();
         let (c, s) = env.looked_up(listener);
         let (client, server) = (env.client.qp(c), env.server.qp(s));
-        let cp = env.cp();
-        env.server.accept(s, cp, &[]).unwrap();
+        env.accept(s, &[]);
         let found = env.client.next(env.cc).datagram.unwrap();
         let here = client.pd.register((0..=255).cycle().take(5000).collect::<Vec<_>>(), Access::LOCAL_WRITE).unwrap();
         let there = server.pd.register(vec![0; 5000], Access::LOCAL_WRITE).unwrap();

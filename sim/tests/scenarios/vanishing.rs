@@ -19,8 +19,7 @@ fn an_answer_that_comes_after_a_disconnect_finds_the_qp_in_the_error_state() {
     let (_, c, s) = env.requested();
     let qp = env.client.qp(c);
     env.client.disconnect(c).unwrap();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     // The errno of the QP; the handshake itself could go on.
     env.client.next(env.cc).is(c, CmEvent::ConnectError, -22);
     assert_eq!(qp.qp.state(), Ok(QpState::ERR));
@@ -62,14 +61,12 @@ fn never_answered(flavour: Flavour, _interval: Duration) {
     let mut env = lab_of(flavour);
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
-    env.client.connect(c, cp, &[]).unwrap();
+    env.connect(c, &[]);
     let (event, waited) = env.client.next_timed(env.cc);
     event.is(c, CmEvent::Unreachable, -110);
     assert!((SECOND * 990..SECOND * 1030).contains(&waited), "{waited:?}");
     let s = env.server.requested(env.cs, listener);
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     let (event, waited) = env.server.next_timed(env.cs);
     event.is(s, CmEvent::Unreachable, -110);
     assert!((SECOND * 65..SECOND * 70).contains(&waited), "{waited:?}");
@@ -83,8 +80,7 @@ fn behaviour_30_the_server_never_answers() {
 fn never_read(flavour: Flavour, _interval: Duration) {
     let mut env = lab_of(flavour);
     let (_, c, s) = env.requested();
-    let param = env.cp();
-    env.server.accept(s, param, &[]).unwrap();
+    env.accept(s, &[]);
     let (event, waited) = env.server.next_timed(env.cs);
     event.is(s, CmEvent::Unreachable, -110);
     assert!((SECOND * 990..SECOND * 1030).contains(&waited), "{waited:?}");
@@ -142,13 +138,11 @@ fn a_host_vanishes_while_established() {
 
 fn full_backlog(flavour: Flavour, interval: Duration) {
     let mut env = lab_of(flavour);
-    let listener = env.server.id(env.cs);
-    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    let listener = env.server.bound(env.cs, "10.0.0.2:7");
     env.server.listen(listener, 1).unwrap();
     let clients = [(); 3].map(|()| env.client.resolved(env.cc, "10.0.0.2:7"));
     for c in clients {
-        let cp = env.cp();
-        env.client.connect(c, cp, &[]).unwrap();
+        env.connect(c, &[]);
     }
     env.fabric.advance_by(SECOND);
     env.server.requested(env.cs, listener);
@@ -171,14 +165,12 @@ fn behaviour_33_a_full_backlog_makes_clients_wait() {
 #[test]
 fn behaviour_33_the_third_waits_twice_if_the_second_is_read_late() {
     let mut env = Env::new();
-    let listener = env.server.id(env.cs);
-    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    let listener = env.server.bound(env.cs, "10.0.0.2:7");
     env.server.listen(listener, 1).unwrap();
     let clients = [(); 3].map(|()| env.client.resolved(env.cc, "10.0.0.2:7"));
     let start = env.fabric.now();
     for c in clients {
-        let cp = env.cp();
-        env.client.connect(c, cp, &[]).unwrap();
+        env.connect(c, &[]);
     }
     for (round, seconds) in [(0, 1), (1, 5), (2, 10)] {
         env.fabric.advance_to(start.after(SECOND * seconds));
@@ -247,9 +239,7 @@ fn a_qp_number_is_free_once_its_connection_is_over() {
         env.client.connect(c, param, &[]).unwrap();
         let s = env.server.requested(env.cs, listener);
         env.server.accept(s, answer, &[]).unwrap();
-        env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-        env.client.establish(c).unwrap();
-        env.server.next(env.cs).is(s, CmEvent::Established, 0);
+        env.establish(c, s);
         // In time wait on both sides; the ids still exist.
         env.client.disconnect(c).unwrap();
         env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);

@@ -8,32 +8,6 @@ use super::*;
 type Change = cmid_sim::Change;
 
 #[test]
-fn behaviour_80_registrations_are_checked() {
-    let fixture = MemoryFixture::new(Config::default());
-    let register = |len, access| fixture.one.register(vec![3; len], access).map(drop);
-    for (len, access, reason) in [
-        (0, Access::LOCAL_WRITE, MemoryReason::Empty),
-        (8, Access::from_bits_retain(!0), MemoryReason::UnknownRights(!Access::all().bits())),
-        (8, Access::from_bits_retain(32), MemoryReason::UnknownRights(32)),
-        (8, Access::REMOTE_WRITE, MemoryReason::RemoteWithoutLocalWrite),
-        (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, MemoryReason::RemoteWithoutLocalWrite),
-    ] {
-        let ErrorWith { given: buffer, error } = register(len, access).unwrap_err();
-        assert_eq!((buffer, error.errno()), (vec![3; len].into(), Errno::EINVAL));
-        refused(error, reason);
-    }
-    for (access, errno) in [(Access::HUGETLB, Errno::EOPNOTSUPP), (Access::ON_DEMAND, Errno::EOPNOTSUPP)] {
-        let error = MemoryError::Register { errno, cause: None };
-        assert_eq!(register(8, access).unwrap_err(), ErrorWith { given: vec![3; 8].into(), error });
-    }
-    fixture.users([0, 0]);
-    for access in [Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::RELAXED_ORDERING] {
-        assert_eq!(register(8, access), Ok(()));
-    }
-    fixture.users([0, 0]);
-}
-
-#[test]
 fn a_domain_is_busy_while_something_belongs_to_it() {
     let fixture = MemoryFixture::new(Config::default());
     let (mr, window) = (fixture.mr(), fixture.one.alloc_mw().unwrap());
@@ -84,8 +58,7 @@ fn qps_and_address_handles_belong_to_a_domain() {
 #[test]
 fn a_domain_without_handles_lives_as_long_as_its_region() {
     let mut env = Env::new();
-    let id = env.client.id(env.cc);
-    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let id = env.client.bound(env.cc, "10.0.0.1:0");
     let mr = env.client.device.alloc_pd(id).unwrap().register([1], RW).unwrap();
     let pd = mr.pd().unwrap();
     assert_eq!((pd.users(), pd.users_at_device()), (1, Some(1)));
@@ -93,52 +66,6 @@ fn a_domain_without_handles_lives_as_long_as_its_region() {
     let pd = mr.pd().unwrap();
     drop(mr);
     assert_eq!((pd.users(), pd.users_at_device()), (0, Some(0)));
-}
-
-#[test]
-fn behaviour_81_a_provider_without_re_registration_changes_nothing() {
-    let fixture = MemoryFixture::new(Config::default());
-    let mut mr = fixture.mr();
-    let before = (mr.addr(), mr.len(), mr.lkey(), mr.access());
-    for change in [
-        Change::default().to_pd(fixture.two.clone()),
-        Change::default().to_access(Access::empty()),
-        Change::default().to_buffer([9; 9]),
-        Change::default().to_pd(fixture.two.clone()).to_access(RW).to_buffer([9; 9]),
-    ] {
-        let given = change.buffer.clone();
-        let ended = mr.reregister(change, Policy::default());
-        let back = failed(ended, "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid");
-        assert_eq!(back, given);
-        assert_eq!((mr.addr(), mr.len(), mr.lkey(), mr.access()), before);
-        assert_eq!(mr.state(), MrState::Registered);
-        fixture.users([1, 0]);
-    }
-    refused(fixture.one.dealloc().unwrap_err(), MemoryReason::InUse(1));
-    assert_eq!(mr.deregister().unwrap().buffer, [1; 100]);
-}
-
-#[test]
-fn behaviour_82_rxe_asked_directly_changes_domain_and_rights() {
-    let fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
-    let mut mr = fixture.mr();
-    let keys = (mr.lkey(), mr.rkey());
-    let ended = mr.reregister(Change::default().to_buffer([9]), Policy::default());
-    assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid"), Some([9].into()));
-
-    let ended = mr.reregister(Change::default().to_access(Access::LOCAL_WRITE), Policy::default());
-    assert_eq!((ended.result, ended.buffer), (Ok(cmid_sim::Way::InPlace), None));
-    assert_eq!((mr.access(), mr.way()), (Some(Access::LOCAL_WRITE), cmid_sim::Way::InPlace));
-    fixture.users([1, 0]);
-
-    let change = Change::default().to_pd(fixture.two.clone()).to_access(RW);
-    assert_eq!(mr.reregister(change, Policy::default()).result, Ok(cmid_sim::Way::InPlace));
-    fixture.users([0, 1]);
-    assert_eq!((mr.lkey(), mr.rkey()), keys);
-    fixture.one.dealloc().unwrap();
-    refused(fixture.two.dealloc().unwrap_err(), MemoryReason::InUse(1));
-    assert_eq!(mr.deregister().unwrap().buffer, [1; 100]);
-    fixture.two.dealloc().unwrap();
 }
 
 #[test]
@@ -150,33 +77,6 @@ fn pages_that_were_pinned_for_reading_stay_so() {
     failed(ended, "ibv_rereg_mr: ERR_CMD, EACCES; the old registration is valid");
     assert_eq!(mr.reregister(Change::default().to_access(Access::empty()), policy).result, Ok(cmid_sim::Way::InPlace));
     fixture.users([1, 0]);
-}
-
-#[test]
-fn every_combination_where_the_device_can_do_all() {
-    for new_keys in [false, true] {
-        for flags in 1..8 {
-            let config = Config { rereg: Rereg::All, new_keys_on_rereg: new_keys, fork: true, ..Config::default() };
-            let fixture = MemoryFixture::new(config);
-            let mut mr = fixture.mr();
-            let (addr, lkey) = (mr.addr(), mr.lkey());
-            let buffer = (flags & 1 != 0).then(|| vec![2; 9000].into());
-            let pd = (flags & 2 != 0).then(|| fixture.two.clone());
-            let access = (flags & 4 != 0).then_some(Access::LOCAL_WRITE);
-            let moves = buffer.is_some();
-            let users = if pd.is_some() { [0, 1] } else { [1, 0] };
-            let ended = mr.reregister(Change { buffer, pd, access }, Policy::default());
-            assert_eq!(ended.result, Ok(cmid_sim::Way::InPlace));
-            assert_eq!(ended.buffer, moves.then(|| vec![1; 100].into()), "the old one, {flags}");
-            assert_eq!((mr.addr() != addr, mr.len()), (moves, if moves { 9000 } else { 100 }));
-            assert_eq!(mr.access(), Some(access.unwrap_or(RW)));
-            assert_eq!(mr.lkey() != lkey, new_keys);
-            fixture.users(users);
-            let buffer = mr.deregister().unwrap().buffer;
-            assert_eq!(buffer, Buffer::from(if moves { vec![2; 9000] } else { vec![1; 100] }));
-            fixture.users([0, 0]);
-        }
-    }
 }
 
 #[test]

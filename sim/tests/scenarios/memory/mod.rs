@@ -38,8 +38,7 @@ struct MemoryFixture {
 impl MemoryFixture {
     fn new(config: Config) -> MemoryFixture {
         let mut env = Env::with(config);
-        let id = env.client.id(env.cc);
-        env.client.bind(id, "10.0.0.1:0").unwrap();
+        let id = env.client.bound(env.cc, "10.0.0.1:0");
         let [one, two] = [0; 2].map(|_| env.client.device.alloc_pd(id).unwrap());
         MemoryFixture { env, id, one, two }
     }

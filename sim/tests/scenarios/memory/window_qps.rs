@@ -31,8 +31,7 @@ fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
 fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let c = env.client.qp(client);
-    let param = env.cp();
-    env.client.connect(client, param, &[]).unwrap();
+    env.connect(client, &[]);
     let new = env.server.requested(env.cs, first.listener);
     let pd = first.server_qp.pd.clone();
     let [send_cq, recv_cq] = [0; 2].map(|_| env.server.device.create_cq(new, 64).unwrap());
@@ -41,8 +40,7 @@ fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
         .device
         .create_qp(cmid_proto::datapath::Attaching::bare(new), &pd, &send_cq, &recv_cq, Caps::default())
         .unwrap();
-    let param = env.cp();
-    env.server.accept(new, param, &[]).unwrap();
+    env.accept(new, &[]);
     env.client.next(env.cc).is(client, CmEvent::Established, 0);
     env.server.next(env.cs).is(new, CmEvent::Established, 0);
     (c, Equipment { qp, pd, send_cq, recv_cq }, new)

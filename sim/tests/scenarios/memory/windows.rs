@@ -36,27 +36,6 @@ pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, 
 }
 
 #[test]
-fn behaviour_83_a_bound_window_holds_region_and_domain() {
-    let (env, mut pair, mr) = connected(Rereg::None);
-    let s = &mut pair.server_qp;
-    let mut mw = s.pd.alloc_mw().unwrap();
-    assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
-    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    // A bind in flight pins the region.
-    let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
-    refused(error, MemoryReason::InFlight);
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-    // A bound window makes the device keep the region.
-    let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
-    refused(error, MemoryReason::WindowBound);
-    assert_eq!(mr.state(), MrState::Registered);
-    refused(s.pd.dealloc().unwrap_err(), MemoryReason::InUse(3));
-    mw.dealloc().unwrap();
-    assert_eq!(mr.deregister().unwrap().buffer.len(), 64);
-    assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
-}
-
-#[test]
 fn a_peer_reaches_nothing_else() {
     // Cases: beyond the window; with the key from before the bind; through an invalidated window; through a
     // deallocated one.
