@@ -27,7 +27,7 @@ pub(crate) fn id_in_state(state: State, service: Service) -> Option<IdInState> {
         Service::Connected => {
             let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
             let id = fixture.in_state(here, state);
-            Some(IdInState { fixture, id, here, there, group: None })
+            Some(IdInState::new(fixture, id, [here, there], None))
         }
         Service::Datagram => datagram(state, true),
     }
@@ -40,18 +40,18 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
     let there = fixture.channel(Acks::OnDelivery);
     if state == State::SidrReqReceived {
         let id = fixture.in_state(here, State::SidrReqReceived);
-        return Some(IdInState { fixture, id, here, there, group: None });
+        return Some(IdInState::new(fixture, id, [here, there], None));
     }
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     if state == State::Idle {
-        return Some(IdInState { fixture, id, here, there, group: None });
+        return Some(IdInState::new(fixture, id, [here, there], None));
     }
     fixture.does(id, BIND);
     if in_a_group {
         fixture.does(id, Request::Join { addr: group_addr(GROUP), send_only: false });
     }
     let group = fixture.core.group_at(id, group_addr(GROUP));
-    let mut id_in_state = IdInState { fixture, id, here, there, group };
+    let mut id_in_state = IdInState::new(fixture, id, [here, there], group);
     match state {
         State::Destroying => destroys_when_acked(&mut id_in_state),
         State::Bound
@@ -76,7 +76,7 @@ pub(crate) fn destroying_with_qp() -> IdInState {
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
     fixture.does(id, Request::AttachQp);
-    let mut id_in_state = IdInState { fixture, id, here, there, group: None };
+    let mut id_in_state = IdInState::new(fixture, id, [here, there], None);
     destroys_when_acked(&mut id_in_state);
     id_in_state
 }
@@ -103,10 +103,21 @@ pub(crate) fn with_qp(state: State) -> Option<IdInState> {
     let id = fixture.in_state(here, from);
     fixture.does(id, Request::AttachQp);
     fixture.lead(id, state);
-    Some(IdInState { fixture, id, here, there, group: None })
+    Some(IdInState::new(fixture, id, [here, there], None))
 }
 
 impl IdInState {
+    pub(crate) fn new(
+        mut fixture: CoreFixture,
+        id: IdKey,
+        [here, there]: [ChannelKey; 2],
+        group: Option<GroupKey>,
+    ) -> Self {
+        // A cell is met anywhere.
+        fixture.stops();
+        IdInState { fixture, id, here, there, group }
+    }
+
     /// An event of the id, on the channel that it is reported on.
     pub(crate) fn raw(&self, kind: CmEvent) -> (ChannelKey, RawEvent<&'static [u8]>) {
         let of_group = matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError);

@@ -58,7 +58,7 @@ fn place_for(state: State, request_kind: RequestKind, service: Service) -> Optio
             let [here, there] = [(); 2].map(|()| fixture.channel(Acks::OnDelivery));
             let id = fixture.id(None);
             fixture.does(id, LISTEN);
-            Some(IdInState { fixture, id, here, there, group: None })
+            Some(IdInState::new(fixture, id, [here, there], None))
         }
         _ => id_in_state(state, service),
     }
@@ -195,7 +195,7 @@ fn every_call_that_fails_leaves_the_state_of_the_table() {
 fn member_that_owes() -> IdInState {
     let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let (id, group, _) = fixture.member_that_owes(here);
-    IdInState { fixture, id, here, there, group: Some(group) }
+    IdInState::new(fixture, id, [here, there], Some(group))
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn leaves_deadlines_behind(fixture: &mut CoreFixture, here: ChannelKey, ids: usi
 
 #[test]
 fn deadlines_that_are_left_behind_do_not_pile_up() {
-    let (mut fixture, here, near) = behind_a_near_deadline();
+    let (mut fixture, here, _) = behind_a_near_deadline();
     // The debug text contains everything that a core holds.
     let held = |fixture: &CoreFixture| format!("{:?}", fixture.core).len();
     let mut most = 0;
@@ -64,7 +64,6 @@ fn deadlines_that_are_left_behind_do_not_pile_up() {
     }
     leaves_deadlines_behind(&mut fixture, here, 400);
     assert!(held(&fixture) < most + most / 2, "{} bytes after 550 ids, at most {most} after 150", held(&fixture));
-    fixture.ends(&[near], &[here]);
 }
 
 #[test]
@@ -91,8 +90,6 @@ fn deadlines_that_count_outlive_those_that_are_left_behind() {
     }
     fixture.core.check();
     assert_eq!(fixture.core.poll_timeout(), None);
-    let ids: Vec<_> = put_off.into_iter().map(|(_, id)| id).collect();
-    fixture.ends(&ids, &[here]);
 }
 
 #[test]
@@ -107,20 +104,17 @@ fn a_nearer_deadline_counts_where_a_later_one_was_left_behind() {
     assert_eq!(fixture.core.poll_timeout(), Some((nearer, id)));
     fixture.passes(Duration::from_millis(5));
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Failed, None));
-    fixture.ends(&[id], &[here]);
 }
 
 #[test]
 fn an_id_is_armed_in_the_core_that_adopts_it_whatever_it_leaves_behind_in_the_other() {
-    let (mut one, here, near) = behind_a_near_deadline();
+    let (mut one, _, _) = behind_a_near_deadline();
     let id = one.id(None);
     let deadline = one.within(Duration::from_secs(1));
     one.does_until(id, RESOLVE, deadline);
     let (released, _) = one.core.release(id).unwrap();
-    one.ends(&[near], &[here]);
     let mut two = CoreFixture::new();
     let (key, _) = two.core.adopt(released).unwrap();
     two.core.check();
     assert_eq!(two.core.poll_timeout(), Some((deadline, key)));
-    two.ends(&[key], &[]);
 }

@@ -31,7 +31,6 @@ fn a_group_that_could_not_be_joined_cannot_be_lost() {
     assert_eq!(fixture.report_on(here, of(group, id, JOINED, -Errno::EINVAL.0)), Admission::Known);
     assert_eq!(fixture.sees(here, id, cm(JOINED)).status, -Errno::EINVAL.0);
     assert_eq!(fixture.report_on(here, of(group, id, LOST, -1)), Admission::Late);
-    fixture.ends(&[id], &[here]);
 }
 
 #[test]
@@ -52,7 +51,6 @@ fn events_that_moved_go_out_of_the_middle_of_a_channel() {
         assert_eq!(fixture.sees(there, other, cm(CmEvent::AddrChange)).status, status);
     }
     fixture.no_event(there);
-    fixture.ends(&[other], &[here, there]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ fn a_private_channel_that_the_device_does_not_close_is_a_leak() {
     assert_eq!(fixture.reports(Err(Errno::EIO)), Err(leak));
     fixture.core.check();
     assert_eq!(fixture.core.channels().count(), 0);
+    fixture.stops();
 }
 
 #[test]
@@ -30,7 +31,6 @@ fn a_wait_for_a_request_that_the_removal_ended_is_read_in_the_other_core() {
     let (key, _) = two.core.adopt(released).unwrap();
     assert_eq!((two.state(key), two.core.sync_result(key)), (State::Removed, Some(Err(Errno::ENODEV))));
     assert_eq!(two.core.sync_event(key).unwrap().kind, cm(CmEvent::DeviceRemoval));
-    two.ends(&[key], &[]);
 }
 
 #[test]
@@ -48,7 +48,6 @@ fn an_id_brings_its_private_data_to_a_core_that_has_some_already() {
     assert_eq!(&*two.sees(home, key, cm(CmEvent::Rejected)).private_data, b"one");
     let own = two.core.channel(ids[1]).unwrap();
     assert_eq!(&*two.sees(own, ids[1], cm(CmEvent::Rejected)).private_data, b"two");
-    two.ends(&[key, ids[1]], &[channels[1]]);
 }
 
 #[test]
@@ -64,7 +63,6 @@ fn synchronous_mode_needs_room_for_a_channel_unless_a_listener_has_its_own() {
     fixture.does(id, TO_SYNC);
     fixture.does(id, RESOLVE);
     assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), Some(RequestKind::ResolveAddr));
-    fixture.ends(&[id], &[here]);
 }
 
 #[test]
@@ -77,7 +75,6 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
     fixture.does(id, BIND);
     fixture.does(id, RESOLVE);
     fixture.acks(event);
-    fixture.ends(&[id], &[here]);
     // A synchronous id has its channel already.
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, ..Limits::SINGLE });
     let id = fixture.id(None);

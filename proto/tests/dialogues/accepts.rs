@@ -30,7 +30,7 @@ const SPACES: [(PortSpace, State, State); 2] = [
 fn an_accept_migrates_the_id_of_the_request_and_then_accepts_and_nothing_is_read() {
     for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = requested(&mut fixture, space, here);
+        let (_, device_channel, child) = requested(&mut fixture, space, here);
         let soon = fixture.within(SOON);
         fixture.submit_until(child, accept(), soon).unwrap();
         let call = fixture.takes_call("migrate_id");
@@ -52,7 +52,6 @@ fn an_accept_migrates_the_id_of_the_request_and_then_accepts_and_nothing_is_read
         if waits {
             fixture.report_and_take(child, CmEvent::Established);
         }
-        fixture.ends(&[child, listener], &[here]);
     }
 }
 
@@ -67,7 +66,6 @@ fn the_id_of_a_request_that_is_rejected_or_destroyed_is_not_migrated() {
         let other = fixture.report_request(listener);
         fixture.makes(other, Request::Destroy, "destroy_id");
         fixture.no_call();
-        fixture.ends(&[listener], &[here]);
     }
 }
 
@@ -77,7 +75,7 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
         for other in [Acks::Explicit, Acks::OnDelivery] {
             let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
             let there = fixture.channel(other);
-            let (listener, device_channel, child) = requested(&mut fixture, space, here);
+            let (_, device_channel, child) = requested(&mut fixture, space, here);
             for target in [here, there] {
                 let mut fixture = fixture.clone();
                 fixture.submit(child, to(target)).unwrap();
@@ -88,14 +86,12 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
                 assert_eq!(fixture.core.poll_readable(), None);
                 fixture.makes(child, accept(), "accept");
                 assert_eq!(fixture.core.poll_readable(), None);
-                fixture.ends(&[child, listener], &[here, there]);
             }
             fixture.makes(child, TO_SYNC, "create_event_channel");
             fixture.expect_call("migrate_id", OK);
             assert!(fixture.is_sync(child));
             assert_eq!(fixture.core.poll_readable(), None);
             fixture.makes(child, accept(), "accept");
-            fixture.ends(&[child, listener], &[here, there]);
         }
     }
 }
@@ -104,18 +100,17 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
 #[test]
 fn an_accepted_id_that_is_migrated_has_its_new_channel_read() {
     let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let (listener, _, child) = requested(&mut fixture, PortSpace::Tcp, here);
+    let (_, _, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.does(child, accept());
     fixture.does(child, to(there));
     assert_eq!(fixture.core.poll_readable(), Some(there));
-    fixture.ends(&[child, listener], &[here, there]);
 }
 
 #[test]
 fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
     for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = requested(&mut fixture, space, here);
+        let (_, device_channel, child) = requested(&mut fixture, space, here);
         let soon = fixture.within(SOON);
         fixture.submit_until(child, accept(), soon).unwrap();
         let failure = fixture.expect_call("migrate_id", Err(Errno::ENOMEM)).unwrap().result.unwrap_err();
@@ -124,7 +119,6 @@ fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
         assert_eq!((fixture.core.poll_timeout(), fixture.next_call()), (None, None));
         fixture.does(child, accept());
         assert_eq!((fixture.state(child), fixture.core.device_channel(child)), (accepted, Some(here)));
-        fixture.ends(&[child, listener], &[here]);
     }
 }
 
@@ -143,7 +137,6 @@ fn an_accept_whose_migration_fails_moves_the_id_to_where_its_listener_was_by_the
     assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: there });
     fixture.all_well();
     assert_eq!(fixture.channels_of(child), (Some(there), Some(there)));
-    fixture.ends(&[child, listener], &[here, there]);
 }
 
 /// A device that reports a request on a channel that is not its listener's.
@@ -161,12 +154,11 @@ fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
 #[test]
 fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
+    let (_, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.makes(child, accept(), "migrate_id");
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state), ("accept", State::Failed));
     assert_ne!(fixture.core.device_channel(child), Some(device_channel));
-    fixture.ends(&[child, listener], &[here]);
 }
 
 /// The kernel reports no event of an id before its accept; a device may.
@@ -174,7 +166,7 @@ fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
 fn an_event_before_an_accept_is_delivered_where_the_id_is_accepted() {
     for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = requested(&mut fixture, space, here);
+        let (_, device_channel, child) = requested(&mut fixture, space, here);
         assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::Established, 0)), Admission::Late);
         assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::AddrChange, 0)), Admission::Known);
         assert_eq!(fixture.state(child), before);
@@ -183,13 +175,11 @@ fn an_event_before_an_accept_is_delivered_where_the_id_is_accepted() {
         fixture.expect_call("accept", OK);
         assert_eq!(fixture.state(child), accepted);
         fixture.sees(here, child, cm(CmEvent::AddrChange));
-        fixture.ends(&[child, listener], &[here]);
 
         assert_eq!(gone.report_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0)), Admission::Known);
         assert_eq!(gone.refuses(child, accept(), RefuseReason::DeviceGone).errno(), Errno::ENXIO);
         gone.sees(here, child, cm(CmEvent::AddrChange));
         gone.sees(here, child, cm(CmEvent::DeviceRemoval));
-        gone.ends(&[child, listener], &[here]);
     }
 }
 
@@ -206,12 +196,12 @@ fn an_accept_does_not_wait_for_the_ack_of_the_request() {
     fixture.does(child, accept());
     fixture.report_and_take(child, CmEvent::Established);
     fixture.acks(request);
-    fixture.ends(&[child, listener], &[here]);
 
     let own = other.owes(here, child);
     assert_eq!(other.refuses(child, accept(), RefuseReason::OwesAcks).errno(), Errno::EBUSY);
     other.acks(own);
     other.does(child, accept());
+    other.stops();
 }
 
 #[test]
@@ -226,7 +216,6 @@ fn a_listener_that_goes_leaves_its_channel_until_the_request_is_accepted() {
     fixture.all_well();
     assert_eq!((closes, fixture.core.channel_info(device_channel).is_some()), (true, false));
     fixture.report_and_take(child, CmEvent::Established);
-    fixture.ends(&[child], &[here]);
 }
 
 #[test]
@@ -274,5 +263,4 @@ fn a_listener_is_released_when_the_ids_of_its_requests_have_left_its_channel() {
     assert_eq!(channel, device_channel);
     fixture.core.check();
     fixture.does(taken, accept());
-    fixture.ends(&[taken, rejected, accepted], &[here]);
 }

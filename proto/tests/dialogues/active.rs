@@ -30,7 +30,6 @@ fn an_id_without_a_qp_connects_establishes_and_disconnects() {
     fixture.report_and_take(id, CmEvent::Disconnected);
     fixture.report_and_take(id, CmEvent::TimewaitExit);
     assert_eq!(fixture.state(id), State::Closed);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -45,7 +44,6 @@ fn an_id_with_a_qp_is_established_by_the_library_and_answers_the_peers_disconnec
     fixture.does(id, Request::Disconnect);
     fixture.report_and_take(id, CmEvent::TimewaitExit);
     fixture.does(id, Request::DetachQp);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -66,7 +64,6 @@ fn what_went_wrong_on_the_way_can_be_tried_again() {
     let failure = fixture.fails(id, connect(), "connect", Errno::EINVAL);
     assert_eq!((failure.errno, failure.state), (Errno::EINVAL, State::RouteResolved));
     fixture.does(id, connect());
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -78,7 +75,6 @@ fn a_rejected_id_reports_the_reason_and_can_only_be_destroyed() {
     assert_eq!((event.status, event.result()), (28, Err(Errno::ECONNREFUSED)));
     assert_eq!(fixture.state(id), State::Failed);
     assert!(fixture.submit(id, connect()).is_err());
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -106,7 +102,6 @@ fn the_guards_refuse_what_the_table_leaves_open() {
     assert!(refused.to_string().ends_with("the deadline has passed"), "{refused}");
     let dst = "[fe80::1]:1".parse().unwrap();
     assert!(fixture.submit(idle, Request::ResolveAddr { src: Some(addr(1)), dst }).is_err());
-    fixture.ends(&[id, idle], &[channel]);
 }
 
 #[test]
@@ -117,7 +112,6 @@ fn a_removed_device_ends_everything_but_the_destroy() {
     assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
     assert!(fixture.submit(id, Request::Disconnect).is_err());
     assert_eq!(fixture.core.poll_timeout(), None);
-    fixture.ends(&[id], &[channel]);
 }
 
 /// The peer receives the QP number with the request, the reply or the confirmation.
@@ -133,5 +127,4 @@ fn a_qp_comes_too_late_once_the_peer_has_a_number() {
     let id = fixture.in_state(channel, State::RouteResolved);
     fixture.fails(id, connect(), "connect", Errno::ENOMEM);
     fixture.does(id, Request::AttachQp);
-    fixture.ends(&[id], &[channel]);
 }

@@ -35,7 +35,6 @@ fn each_port_space_has_its_number_and_its_service() {
             (space.code(), space.service(), fixture.core.id_info(id).map(|it| it.port_space)),
             (code, service, Some(space))
         );
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -70,7 +69,6 @@ fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
     fixture.sees(channel, id, cm(CmEvent::Unreachable));
     assert_eq!(fixture.state(id), State::SidrResolved);
     assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -97,7 +95,6 @@ fn a_lookup_is_served_without_any_event_to_follow() {
     fixture.refuses(child, accept(), RefuseReason::WrongState);
     fixture.refuses(child, REJECT, RefuseReason::WrongState);
     fixture.does(child, Request::DetachQp);
-    fixture.ends(&[child, listener], &[channel]);
 }
 
 #[test]
@@ -121,7 +118,6 @@ fn a_lookup_that_is_not_answered_or_is_rejected_fails() {
                 assert_eq!(fixture.sees(channel, id, cm(kind)).result(), Err(errno));
             }
             assert_eq!(fixture.state(id), State::Failed);
-            fixture.ends(&[id], &[channel]);
         }
     }
 }
@@ -172,7 +168,6 @@ fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Failed, None));
         assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
         assert_eq!(fixture.report_status(id, CmEvent::AddrError, -1), Admission::Late);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -233,7 +228,6 @@ fn a_qp_may_be_put_on_the_id_before_during_and_after_a_lookup_and_before_the_ans
     fixture.refuses(id, Request::AttachQp, RefuseReason::NoDevice);
     fixture.does(id, BIND);
     fixture.does(id, Request::AttachQp);
-    fixture.ends(&[id], &[channel]);
 }
 
 /// The answer to a lookup carries the number of the QP that the peer sends to.
@@ -257,8 +251,6 @@ fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
         let (released, _) = fixture.core.release(id).unwrap();
         let (id, _) = fixture.core.adopt(released).unwrap();
         fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent);
-        let others: Vec<_> = fixture.core.ids().collect();
-        fixture.ends(&others, &[channel]);
     }
 }
 
@@ -272,5 +264,4 @@ fn a_listener_that_goes_takes_its_undelivered_lookups_along() {
     fixture.does(listener, Request::Destroy);
     assert_eq!((fixture.state(seen), fixture.core.state(unseen)), (State::SidrReqReceived, None));
     fixture.does(seen, accept());
-    fixture.ends(&[seen], &[channel]);
 }

@@ -47,8 +47,6 @@ fn after_a_destroy_gave_up_no_operation_of_the_id_ends_and_its_events_are_late()
         fixture.acks(held);
         fixture.no_call();
         fixture.no_event(here);
-        let others: Vec<_> = fixture.core.ids().collect();
-        fixture.ends(&others, &[here]);
     }
 }
 
@@ -67,7 +65,6 @@ fn after_a_destroy_gave_up_a_migration_that_waited_too_is_not_made() {
         // It can be requested again.
         fixture.does(id, to(there));
         assert_eq!(fixture.core.channel(id), Some(there));
-        fixture.ends(&[id], &[here, there]);
     }
 }
 
@@ -85,7 +82,6 @@ fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
         fixture.submit(id, Request::Leave { group }).unwrap();
         assert_eq!(fixture.expect_call("leave_multicast", outcome).unwrap().result.is_ok(), outcome.is_ok());
         assert_eq!(fixture.core.summary().groups, 0);
-        fixture.ends(&[id], &[here]);
     }
 }
 
@@ -101,7 +97,6 @@ fn a_listener_whose_destroy_gave_up_listens_all_the_same() {
     fixture.submit(id, to(there)).unwrap();
     fixture.no_call();
     assert_eq!(fixture.channels_of(id), (Some(there), device_channel));
-    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
@@ -114,7 +109,6 @@ fn the_id_of_a_request_whose_destroy_gave_up_is_still_on_its_listeners_channel()
     assert_eq!(fixture.channels_of(child), (Some(here), device_channel));
     fixture.acks(held);
     fixture.refuses(child, accept(), cmid_proto::RefuseReason::WrongState);
-    fixture.ends(&[child, listener], &[here]);
 }
 
 #[test]
@@ -129,5 +123,4 @@ fn a_destroy_that_gave_up_can_be_requested_again_before_the_ack() {
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     assert_eq!(fixture.sees(here, id, EventKind::Destroyed).result(), Ok(()));
     fixture.no_event(here);
-    fixture.ends(&[], &[here]);
 }

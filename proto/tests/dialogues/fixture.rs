@@ -17,7 +17,8 @@ pub(crate) const OK: Outcome = Ok(());
 /// How long the deadlines of most tests are off.
 pub(crate) const SOON: Duration = Duration::from_millis(2);
 
-/// A core; most steps check its invariants. The file `states` leads ids to each state.
+/// A core; most steps check its invariants. The file `states` leads ids to each state, and a dialogue to its end: when this is
+/// dropped, all is destroyed and closed, and nothing may be left.
 #[derive(Clone)]
 pub(crate) struct CoreFixture {
     pub(crate) core: Core,
@@ -25,6 +26,7 @@ pub(crate) struct CoreFixture {
     limits: Limits,
     /// A request whose calls are to be made.
     open: Option<Open>,
+    pub(crate) stops: bool,
 }
 
 /// A request, and the outcomes of its first calls. A call borrows the core, and a dialogue looks at the core between the
@@ -106,7 +108,7 @@ impl CoreFixture {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        CoreFixture { core: Core::new(limits), now: Time(1_000), limits, open: None }
+        CoreFixture { core: Core::new(limits), now: Time(1_000), limits, open: None, stops: false }
     }
 
     /// A new core with limits that reserve `ids` ids and `events` events.

@@ -35,7 +35,6 @@ fn a_teardown_ends_with_the_disconnect_and_answers_nothing() {
             fixture.sees(channel, id, cm(CmEvent::Disconnected));
         }
         fixture.refuses(id, Request::Teardown, RefuseReason::IsOver);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -64,7 +63,6 @@ fn a_transport_that_is_learned_after_the_end_ends_the_wait_for_an_answer() {
         (fixture.state(id), fixture.core.id_info(id).map(|it| it.transport)),
         (State::Closed, Some(Transport::Iwarp))
     );
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -81,7 +79,7 @@ fn events_that_iwarp_never_reports_are_faults() {
         assert_eq!(fault, Err(Fault::Event { id, state, event }));
         assert_eq!(fixture.state(id), state);
         fixture.no_event(channel);
-        fixture.does(id, Request::DestroyNow);
+        fixture.stops();
     }
 }
 
@@ -105,7 +103,6 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
         fixture.all_well();
         assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Ok(()), "{answer}");
         assert_eq!(fixture.core.state(id), None, "{answer}");
-        fixture.ends(&[], &[channel]);
     }
 }
 
@@ -124,7 +121,6 @@ fn a_destroy_after_the_deadline_of_a_connect_waits_for_the_answer_too() {
     // The answer to a destroy that gave up ends nothing; the next destroy is made at once.
     assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late);
     fixture.no_call();
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -136,7 +132,6 @@ fn a_destroy_that_waits_for_an_answer_can_be_made_at_once() {
     fixture.does(id, Request::DestroyNow);
     assert_eq!(fixture.core.state(id), None);
     fixture.no_event(channel);
-    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -147,7 +142,6 @@ fn a_destroy_after_a_connect_that_failed_waits_for_nothing() {
     fixture.expect_call("connect", Err(Errno(111)));
     fixture.does(id, Request::Destroy);
     assert_eq!(fixture.core.state(id), None);
-    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -156,7 +150,6 @@ fn a_changed_link_address_is_late() {
     let id = on_iwarp(&mut fixture, channel, State::Connected);
     assert_eq!(fixture.report_status(id, CmEvent::Unreachable, -110), Admission::Late);
     fixture.no_event(channel);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -185,7 +178,6 @@ fn datagram_services_are_refused() {
     fixture.core.note_iwarp(lookup);
     fixture.refuses(lookup, connect(), RefuseReason::NoDatagrams);
     fixture.refuses(lookup, Request::AttachQp, RefuseReason::NoDatagrams);
-    fixture.ends(&[service, lookup], &[channel]);
 }
 
 #[test]
@@ -199,5 +191,4 @@ fn a_disconnect_is_one_call() {
     fixture.report_and_take(id, CmEvent::Disconnected);
     assert_eq!(fixture.state(id), State::Closed);
     fixture.no_call();
-    fixture.ends(&[id], &[channel]);
 }

@@ -23,7 +23,6 @@ fn a_listen_opens_a_channel_moves_the_id_there_and_listens() {
     assert!(!fixture.is_sync(id));
     // Events that were pending at the migration are on the new channel. The kernel does not wake its readers.
     assert_eq!(fixture.core.poll_readable(), Some(device_channel));
-    fixture.ends(&[id], &[here]);
 }
 
 /// Until an id listens on the channel, no event there is a request. The reserve of ids does not stop reads.
@@ -63,7 +62,6 @@ fn a_listen_that_fails_half_way_leaves_the_id_as_it_was_and_can_be_repeated() {
         fixture.does(id, LISTEN);
         assert_eq!(fixture.state(id), State::Listening);
         assert_eq!(fixture.core.channels().count(), 2);
-        fixture.ends(&[id], &[here]);
     }
 }
 
@@ -94,7 +92,6 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
         fixture.expect_call("accept", OK);
         fixture.report_and_take(child, CmEvent::Established);
     }
-    fixture.ends(&[listener, taken, first, second, third], &[here, there]);
 }
 
 #[test]
@@ -110,7 +107,6 @@ fn a_listener_whose_requests_are_not_acked_moves_when_they_are() {
     fixture.all_well();
     fixture.sees(there, listener, EventKind::Migrated);
     fixture.sees(there, waiting, cm(CmEvent::ConnectRequest));
-    fixture.ends(&[listener, child, waiting], &[here, there]);
 }
 
 #[test]
@@ -130,7 +126,6 @@ fn a_listener_goes_to_another_core_whole_and_listens_on() {
     fixture.submit(listener, TO_SYNC).unwrap();
     let (released, channel) = fixture.core.release(listener).unwrap();
     assert_eq!(channel, device_channel);
-    fixture.ends(&[], &[here]);
 
     let (mut other, door) = CoreFixture::on(Acks::OnDelivery);
     let (listener, device_channel) = other.core.adopt(released).unwrap();
@@ -140,7 +135,6 @@ fn a_listener_goes_to_another_core_whole_and_listens_on() {
     let child = other.report_request(listener);
     other.sees(door, child, cm(CmEvent::ConnectRequest));
     other.does(child, accept());
-    other.ends(&[listener, child], &[door]);
 }
 
 #[test]
@@ -154,7 +148,6 @@ fn a_listener_that_lost_its_device_can_only_go() {
     fixture.makes(id, TO_SYNC, "create_event_channel");
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.all_well();
-    fixture.ends(&[id], &[here]);
 }
 
 #[test]
@@ -170,7 +163,6 @@ fn an_event_of_an_untaken_request_moves_along_too() {
         fixture.sees(there, child, cm(CmEvent::ConnectRequest));
         fixture.sees(there, child, cm(kind));
         fixture.no_event(here);
-        fixture.ends(&[listener, child], &[here, there]);
     }
 }
 
@@ -184,7 +176,6 @@ fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_
     fixture.submit(listener, to(there)).unwrap();
     fixture.no_call();
     assert_eq!(fixture.channels_of(listener), (Some(there), device_channel));
-    fixture.ends(&[listener], &[here, there]);
 }
 
 #[test]
@@ -204,7 +195,6 @@ fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_f
     fixture.makes(id, TO_SYNC, "create_event_channel");
     fixture.expect_call("migrate_id", OK);
     assert!(fixture.is_sync(id) && fixture.core.channel(id) != Some(channel));
-    fixture.ends(&[id], &[channel]);
 }
 
 /// The id of an untaken request may have been migrated and owe an ack for an event of its own. It is destroyed with

@@ -61,6 +61,7 @@ fn events_of_another_core_are_not_believed() {
     let lost = RawEvent { group: Some(group_a), ..raw(id_b, CmEvent::MulticastError, 0) };
     assert_eq!(b.report_on(channel_b, lost), Admission::Late, "not of a membership here");
     assert_eq!(b.core.group_at(id_b, group_addr(9)), Some(group_b));
+    b.stops();
 }
 
 #[test]
@@ -74,6 +75,7 @@ fn a_request_under_a_key_of_another_core_is_a_fault() {
     let request = RawEvent { listener: Some(listener), ..raw(foreign, CmEvent::ConnectRequest, 0) };
     assert_eq!(b.core.handle_event(device_channel, request), Err(Fault::WrongChild { id: foreign }));
     assert_eq!(b.report_request(listener), wanted);
+    b.stops();
 }
 
 #[test]
@@ -85,8 +87,8 @@ fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
         let event = fixture.owes(channel, id);
         (fixture, channel, id, event.ack_token.unwrap())
     };
-    let (mut a, channel_a, id_a, of_a) = owing(1);
-    let (mut b, channel_b, id_b, of_b) = owing(2);
+    let (mut a, _, id_a, of_a) = owing(1);
+    let (mut b, _, id_b, of_b) = owing(2);
     let before = b.core.clone();
     let refused = b.core.ack(of_a).unwrap_err();
     assert_eq!(
@@ -98,8 +100,6 @@ fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
     b.core.ack(of_b).unwrap();
     a.core.ack(refused.ack_token).unwrap();
     assert_eq!((a.owed(id_a), b.owed(id_b)), (0, 0));
-    a.ends(&[id_a], &[channel_a]);
-    b.ends(&[id_b], &[channel_b]);
 }
 
 #[test]
@@ -111,7 +111,6 @@ fn an_id_that_changes_cores_changes_the_number_of_its_keys() {
     assert_eq!((id_a.core(), private.core(), id_b.core(), channel_b.core()), (1, 1, 2, 2));
     assert_eq!(b.core.state(id_a), None);
     assert_eq!(b.core.state(id_b), Some(State::Idle));
-    b.ends(&[id_b], &[]);
 }
 
 #[test]

@@ -17,7 +17,6 @@ fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
     fixture.report_and_take(child, CmEvent::Disconnected);
     fixture.does(child, Request::Disconnect);
     fixture.report_and_take(child, CmEvent::TimewaitExit);
-    fixture.ends(&[child, listener], &[channel]);
 }
 
 #[test]
@@ -37,7 +36,6 @@ fn a_destroyed_listener_takes_its_undelivered_requests_along_and_leaves_the_othe
     }
     assert_eq!(fixture.next_child(), None);
     fixture.does(seen, accept());
-    fixture.ends(&[seen], &[channel]);
 }
 
 #[test]
@@ -58,7 +56,6 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
     fixture.acks(event);
     fixture.all_well();
     fixture.sees(channel, listener, cmid_proto::EventKind::Destroyed);
-    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -75,6 +72,7 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     assert_eq!(fixture.core.state(child), None);
     fixture.all_well();
     assert_eq!(fixture.core.ids().count(), 0);
+    fixture.stops();
 }
 
 #[test]
@@ -88,5 +86,4 @@ fn a_child_goes_its_own_way_before_its_request_is_acked() {
     fixture.report_and_take(child, CmEvent::Established);
     assert_eq!(fixture.core.channel(child), Some(other));
     fixture.acks(event);
-    fixture.ends(&[child, listener], &[channel, other]);
 }

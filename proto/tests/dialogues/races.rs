@@ -20,7 +20,6 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
         assert_eq!(fixture.state(id), State::Closed);
         assert_eq!(fixture.report(id, CmEvent::TimewaitExit), Admission::Late, "twice");
     }
-    fixture.ends(&sides, &[channel]);
 }
 
 #[test]
@@ -82,7 +81,6 @@ fn a_disconnect_may_precede_the_answer_of_the_peer() {
         fixture.refuses(id, Request::Establish, RefuseReason::WrongState);
         fixture.does(id, Request::Disconnect);
         fixture.report_and_take(id, CmEvent::TimewaitExit);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -101,7 +99,6 @@ fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
     fixture.report_and_take(id, CmEvent::Unreachable);
     assert_eq!(fixture.state(id), State::Failed);
     fixture.does(id, Request::DetachQp);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -111,7 +108,6 @@ fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
     let failure = fixture.fails(id, Request::Establish, "establish", Errno::EINVAL);
     assert_eq!(failure.state, State::Responded);
     fixture.does(id, Request::Establish);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -131,7 +127,6 @@ fn a_destroyed_id_takes_its_unread_events_along_and_leaves_the_others_in_order()
     fixture.no_event(channel);
     fixture.acks(read);
     assert_eq!(fixture.core.summary().counters.discarded, 3);
-    fixture.ends(&ids, &[channel]);
 }
 
 #[test]

@@ -18,7 +18,6 @@ fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
     one.core.check();
     assert_eq!(released.state(), State::AddrResolving);
     assert_eq!((one.core.state(id), one.core.channel_info(private).is_some()), (None, false));
-    one.ends(&[], &[]);
 
     two.id(None);
     let (key, home) = two.core.adopt(released).unwrap();
@@ -47,12 +46,10 @@ fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
         cmid_proto::RawEvent { private_data: &b"data"[..], ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
     one.report_on(home, response);
     let (released, _) = one.core.release(id).unwrap();
-    one.ends(&[], &[channel]);
     let (key, home) = two.core.adopt(released).unwrap();
     two.core.check();
     let event = two.sees(home, key, cm(CmEvent::Rejected));
     assert_eq!(&*event.private_data, b"data");
-    two.ends(&[key], &[]);
 }
 
 #[test]
@@ -62,12 +59,10 @@ fn the_end_of_a_request_is_readable_in_the_other_core() {
     one.does(id, RESOLVE);
     one.report(id, CmEvent::AddrResolved);
     let (released, _) = one.core.release(id).unwrap();
-    one.ends(&[], &[]);
     let (key, _) = two.core.adopt(released).unwrap();
     assert_eq!(two.core.sync_result(key), Some(Ok(())));
     assert_eq!(two.core.sync_event(key).unwrap().id, key);
     two.does(key, Request::ResolveRoute);
-    two.ends(&[key], &[]);
 }
 
 #[test]
@@ -102,7 +97,6 @@ fn what_cannot_be_released_is_refused_and_stays() {
     fixture.does(going, Request::DestroyNow);
     fixture.does(alone, Request::Destroy);
     assert!(matches!(fixture.core.release(alone), Err(Refused::NoSuchId { .. })));
-    fixture.ends(&[shared, child], &[channel]);
 }
 
 #[test]
@@ -125,7 +119,6 @@ fn an_id_that_finds_no_room_is_given_back() {
     two.all_well();
     let (key, home) = two.core.adopt(released).unwrap();
     two.sees(home, key, cm(CmEvent::AddrChange));
-    two.ends(&[key], &[]);
 }
 
 #[test]
@@ -134,7 +127,6 @@ fn a_listener_listens_in_the_other_core() {
     let listener = one.id(None);
     one.does(listener, LISTEN);
     let (released, _) = one.core.release(listener).unwrap();
-    one.ends(&[], &[]);
     let (key, home) = two.core.adopt(released).unwrap();
     two.core.check();
     let child = two.report_request(key);
@@ -142,7 +134,6 @@ fn a_listener_listens_in_the_other_core() {
     two.refuses(child, accept(), RefuseReason::OnListenersChannel);
     two.does(child, TO_SYNC);
     two.does(child, accept());
-    two.ends(&[child, key], &[]);
 }
 
 #[test]
@@ -154,4 +145,5 @@ fn a_key_is_stale_after_the_release() {
     assert!(matches!(fixture.submit(id, Request::ResolveRoute), Err(Refused::NoSuchId { .. })));
     assert!(fixture.core.handle_event(private, crate::fixture::raw(id, CmEvent::AddrResolved, 0)).is_err());
     drop(released);
+    fixture.stops();
 }

@@ -82,25 +82,41 @@ impl CoreFixture {
     }
 
     /// Destroys every id, closes every channel, and asserts that nothing is left.
-    pub(crate) fn ends(mut self, ids: &[IdKey], channels: &[ChannelKey]) {
-        for &id in ids {
+    fn ends(&mut self) {
+        let ids: Vec<_> = self.core.ids().collect();
+        // The id of a request comes before its listener.
+        for id in ids.into_iter().rev() {
             if self.core.state(id).is_some_and(|state| state != State::Destroying) {
                 self.does(id, Request::Destroy);
             }
         }
         self.all_well();
-        for &channel in channels {
+        let channels: Vec<_> = self.core.channels().collect();
+        for channel in channels {
             while let Some(event) = self.core.poll_event(channel) {
                 assert_eq!(event.ack_token, None, "{event:?} is not acked");
             }
             self.closes(channel).unwrap();
             self.all_well();
         }
-        self.all_well();
         while self.core.poll_readable().is_some() {}
         self.core.check();
         assert_eq!((self.core.ids().count(), self.core.channels().count()), (0, 0));
         assert_eq!((self.core.poll_timeout(), self.core.has_work()), (None, false));
         assert_eq!(self.core.summary().counters.faults, 0);
+    }
+
+    /// The dialogue may stop anywhere: it owes acks or an outcome, or is about a fault.
+    pub(crate) fn stops(&mut self) {
+        self.stops = true;
+    }
+}
+
+/// A dialogue ends well.
+impl Drop for CoreFixture {
+    fn drop(&mut self) {
+        if !self.stops && !std::thread::panicking() {
+            self.ends();
+        }
     }
 }

@@ -41,7 +41,6 @@ fn the_event_that_ends_a_request_is_readable_until_the_next_request() {
     }
     fixture.does(id, Request::ResolveRoute);
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
-    fixture.ends(&[id], &[]);
 }
 
 #[test]
@@ -64,7 +63,6 @@ fn every_end_has_the_errno_of_the_library() {
         fixture.report_status(id, kind, status);
         assert_eq!(fixture.core.sync_result(id), Some(result), "{kind} {status}");
         assert_eq!(fixture.core.sync_event(id).unwrap().status, status);
-        fixture.ends(&[id], &[]);
     }
 }
 
@@ -77,7 +75,6 @@ fn an_event_that_is_not_the_requests_own_does_not_end_it() {
     fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.sees(private, id, cm(CmEvent::AddrChange));
-    fixture.ends(&[id], &[]);
 }
 
 #[test]
@@ -100,7 +97,6 @@ fn a_disconnect_waits_for_its_event_unless_there_is_nothing_to_wait_for() {
     assert_eq!(fixture.core.sync_event(lost).unwrap().kind, cm(CmEvent::Disconnected), "the peer's, not taken yet");
     fixture.no_event(home);
     fixture.no_event(private);
-    fixture.ends(&[id, lost], &[]);
 }
 
 #[test]
@@ -114,7 +110,6 @@ fn a_deadline_ends_the_wait() {
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (Some(Err(Errno::ETIMEDOUT)), None));
     fixture.no_event(private);
     assert_eq!(fixture.state(id), State::Failed);
-    fixture.ends(&[id], &[]);
 }
 
 #[test]
@@ -124,7 +119,6 @@ fn a_call_that_fails_is_no_wait() {
     fixture.fails(id, connect(), "connect", Errno::EINVAL);
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.does(id, connect());
-    fixture.ends(&[id], &[]);
 }
 
 #[test]
@@ -136,7 +130,6 @@ fn the_private_channel_closes_with_its_id() {
     assert!(fixture.core.channel_info(private).is_some());
     assert_eq!(fixture.expect_call("destroy_event_channel", OK), None);
     assert!(fixture.core.channel_info(private).is_none());
-    fixture.ends(&[], &[]);
 }
 
 #[test]
@@ -152,7 +145,6 @@ fn a_synchronous_id_that_cannot_be_created_leaves_nothing() {
     assert_eq!(ended.result.unwrap_err().call, "create_id");
     assert_eq!((fixture.core.ids().count(), fixture.core.channels().count()), (0, 1));
     assert_eq!(fixture.expect_call("destroy_event_channel", OK), None);
-    fixture.ends(&[], &[]);
 }
 
 #[test]
@@ -163,7 +155,6 @@ fn an_open_request_that_leaves_synchronous_mode_ends_by_event() {
     fixture.does(id, to(channel));
     fixture.report_and_take(id, CmEvent::Established);
     assert_eq!(fixture.core.sync_result(id), None);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -186,7 +177,6 @@ fn events_that_no_request_waited_for_move_with_the_id_and_the_one_that_ended_a_r
             fixture.sees(home, id, cm(kind));
         }
         fixture.no_event(home);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -209,7 +199,6 @@ fn a_destroy_ends_a_wait() {
         let ended = fixture.makes(id, Request::Destroy, "destroy_id").unwrap();
         assert!(ended.result.is_ok(), "no channel is left for the event");
         assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
-        fixture.ends(&[], &[]);
     }
 }
 
@@ -232,7 +221,6 @@ fn a_destroy_that_outlives_its_deadline_is_reported_on_the_private_channel() {
     fixture.passes(Duration::from_secs(1));
     assert_eq!(fixture.sees(private, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
     assert_eq!(fixture.report(id, CmEvent::Rejected), cmid_proto::Admission::Late);
-    fixture.ends(&[id], &[]);
 }
 
 /// The channel goes with the id, and nobody takes events from it.
@@ -248,7 +236,6 @@ fn a_destroy_that_has_waited_in_synchronous_mode_ends_without_an_event() {
     assert_eq!(fixture.report(id, CmEvent::Rejected), cmid_proto::Admission::Late);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.no_event(private);
-    fixture.ends(&[], &[]);
 }
 
 #[test]
@@ -271,5 +258,4 @@ fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave()
     fixture.report_and_take(second, CmEvent::Established);
     fixture.does(second, Request::Destroy);
     assert!(fixture.core.channel_info(private).is_none());
-    fixture.ends(&[first], &[]);
 }

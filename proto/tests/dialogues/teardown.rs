@@ -26,7 +26,6 @@ fn a_teardown_disconnects_answers_and_ends_with_the_time_wait() {
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closed, None));
     fixture.no_call();
     assert_eq!(fixture.refuses(id, Request::Teardown, RefuseReason::IsOver).errno(), Errno::EINVAL);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -46,7 +45,6 @@ fn both_sides_at_once_get_their_time_wait_by_the_second_disconnect() {
         fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
     }
-    fixture.ends(&sides, &[channel]);
 }
 
 #[test]
@@ -60,7 +58,6 @@ fn a_teardown_goes_on_from_wherever_the_connection_ends() {
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))), "{from}");
         fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -81,7 +78,6 @@ fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
             assert_eq!(fixture.report(id, kind), Admission::Late);
         }
         fixture.no_call();
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -96,7 +92,6 @@ fn a_deadline_that_passes_before_the_second_disconnect_is_made_ends_it() {
     fixture.no_call();
     fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Teardown));
     assert_eq!(fixture.state(id), State::Closed);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -115,7 +110,6 @@ fn a_teardown_that_the_device_refuses_leaves_what_was_under_way() {
     fixture.passes(SOON);
     fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Disconnect));
     assert_eq!(fixture.state(id), State::TimeWait);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -127,7 +121,6 @@ fn another_disconnect_leaves_the_teardown_its_deadline() {
         fixture.submit(id, Request::Disconnect).unwrap();
         fixture.expect_call("disconnect", outcome);
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))));
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -183,7 +176,6 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
             }
         }
         fixture.no_call();
-        fixture.ends(&[id], &channels);
     }
 }
 
@@ -197,7 +189,6 @@ fn a_destroy_before_the_second_disconnect_takes_its_place() {
     assert_eq!(fixture.makes(id, Request::Destroy, "destroy_id").unwrap().result, Ok(()));
     fixture.no_call();
     fixture.no_event(channel);
-    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -224,7 +215,6 @@ fn in_synchronous_mode_it_ends_by_the_time_wait_its_deadline_or_the_removal() {
         assert_eq!(fixture.core.sync_event(id).map(|event| event.kind), end.map(cm));
         fixture.sees(private, id, cm(CmEvent::Disconnected));
         fixture.no_event(private);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -240,10 +230,8 @@ fn it_goes_to_another_core_with_its_deadline() {
     assert!(refused.to_string().ends_with("teardown is under way"), "the second disconnect: {refused}");
     one.all_well();
     let (released, _) = one.core.release(id).unwrap();
-    one.ends(&[], &[channel]);
     let (key, home) = two.core.adopt(released).unwrap();
     two.sees(home, key, cm(CmEvent::Disconnected));
     two.passes(SOON);
     assert_eq!((two.core.sync_result(key), two.state(key)), (Some(Err(Errno::ETIMEDOUT)), State::Closed));
-    two.ends(&[key], &[]);
 }

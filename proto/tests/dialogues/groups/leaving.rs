@@ -24,7 +24,6 @@ fn a_leave_discards_the_undelivered_events_of_its_group_and_no_others() {
     assert_eq!(fixture.sees(channel, id, cm(JOINED)).group, Some(two));
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrChange)).status, 2);
     fixture.no_event(channel);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -57,7 +56,6 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         assert!(!fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Leave))));
         fixture.acks(other);
         fixture.acks(own);
-        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -72,7 +70,6 @@ fn a_leave_goes_at_once_while_only_other_events_of_the_id_are_not_acked() {
     assert!(fixture.makes(id, leave(one), "leave_multicast").unwrap().result.is_ok());
     fixture.no_event(channel);
     held.into_iter().for_each(|event| fixture.acks(event));
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -83,7 +80,6 @@ fn a_leave_that_fails_has_left() {
     let failure = fixture.fails(id, leave(group), "leave_multicast", Errno::EADDRNOTAVAIL);
     assert_eq!((failure.call, failure.errno), ("leave_multicast", Errno::EADDRNOTAVAIL));
     assert_eq!(fixture.core.summary().groups, 0);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -109,7 +105,6 @@ fn two_leaves_that_wait_go_one_after_the_other() {
     fixture.no_call();
     fixture.acks(third);
     assert_eq!(fixture.core.summary().groups, 1);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -127,7 +122,6 @@ fn a_leave_that_waits_for_acks_holds_up_no_other_request() {
     assert_eq!(fixture.sees(channel, id, EventKind::Left).group, Some(one));
     fixture.no_event(channel);
     assert_eq!(fixture.core.summary().groups, 0);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -160,7 +154,6 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
             fixture.sees(here, id, EventKind::Left);
         }
         fixture.no_call();
-        fixture.ends(&[id], &[here, there]);
     }
 }
 
@@ -198,6 +191,5 @@ fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_
         assert_eq!((fixture.state(id), fixture.core.summary().groups), (State::Failed, 2));
         assert_eq!(fixture.makes(id, leave(group), "leave_multicast").unwrap().result, Ok(()));
         fixture.no_event(channel);
-        fixture.ends(&[id], &[channel]);
     }
 }

@@ -40,7 +40,6 @@ fn in_synchronous_mode_a_join_waits_for_its_answer() {
             fixture.does(id, leave(group));
             assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None), "the next request");
         }
-        fixture.ends(&[id], &[]);
     }
 }
 
@@ -68,7 +67,6 @@ fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
     report(&mut fixture, id, own, JOINED, 0);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     assert_eq!(fixture.core.sync_event(id).unwrap().group, Some(own));
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -78,7 +76,6 @@ fn in_synchronous_mode_a_join_that_fails_at_once_is_no_wait() {
     fixture.fails(id, join(1), "join_multicast", Errno::EINVAL);
     assert_eq!(fixture.core.sync_result(id), None);
     begins(&mut fixture, id, 1, Time::NEVER);
-    fixture.ends(&[id], &[]);
 }
 
 #[test]
@@ -97,6 +94,5 @@ fn a_synchronous_join_that_leaves_that_mode_ends_by_event() {
         let kind = end.map_or(EventKind::DeadlinePassed(RequestKind::Join), cm);
         assert_eq!(fixture.sees(channel, id, kind).group, Some(group));
         assert_eq!(fixture.core.sync_result(id), None);
-        fixture.ends(&[id], &[channel]);
     }
 }

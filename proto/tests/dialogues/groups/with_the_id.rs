@@ -31,7 +31,6 @@ fn a_migration_takes_memberships_and_their_events_along() {
     assert_eq!(fixture.sees(there, id, EventKind::DeadlinePassed(RequestKind::Join)).group, Some(groups[2]));
     report(&mut fixture, id, groups[0], LOST, -1);
     fixture.sees(there, id, cm(LOST));
-    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
@@ -55,7 +54,6 @@ fn a_destroy_waits_for_the_acks_of_groups_too_and_takes_them_along() {
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.sees(channel, id, EventKind::Destroyed);
     assert_eq!(fixture.core.summary().groups, 0);
-    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -83,7 +81,6 @@ fn a_removed_device_ends_every_join_and_only_a_destroy_helps() {
     fixture.passes(SOON);
     fixture.no_event(channel);
     fixture.acks(second);
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -102,7 +99,6 @@ fn memberships_stay_with_their_core() {
     let mut other = CoreFixture::new();
     let (id, _) = other.core.adopt(released).unwrap();
     begins(&mut other, id, 1, Time::NEVER);
-    other.ends(&[id], &[]);
 }
 
 #[test]
@@ -133,5 +129,4 @@ fn a_listener_and_an_id_that_has_failed_are_members_still() {
     assert_eq!(report(&mut fixture, other, group, JOINED, 0), Admission::Known);
     fixture.sees(channel, other, cm(JOINED));
     fixture.does(other, leave(group));
-    fixture.ends(&[id, other], &[channel]);
 }
