@@ -8,7 +8,6 @@ use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, Device, Errno, PortSpace, Time};
 
 pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let one = b.connected()?;
     let two = b.connected()?;
     // The peer ends the second connection first. Events are not read in between, and both orders must still be right.
@@ -67,7 +66,6 @@ pub(super) fn behaviour_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &
 /// The core closes no channel that has ids. A driver that is dropped closes all its channels, and the ids end with
 /// them.
 pub(super) fn behaviour_47_a_channel_is_closed_below_its_ids<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, _) = b.connected()?;
     let channel = b.server.channel;
     fails("with ids on it", b.server.drive().close_channel(channel), Errno::EBUSY)?;

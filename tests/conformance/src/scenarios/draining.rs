@@ -112,7 +112,6 @@ pub(super) fn a_drain_ends_with_its_deadline<L: Env>(b: &mut Fixture<'_, L>) -> 
 }
 
 pub(super) fn a_cq_is_resized_with_the_completions_in_it<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let pds = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let open = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mrs = (register(&pds.0, vec![1; 8], open)?, register(&pds.1, vec![2; 8], open)?);

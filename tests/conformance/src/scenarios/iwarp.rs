@@ -87,7 +87,6 @@ fn is_over<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey) -> Check {
 }
 
 fn iwarp_one_disconnect_ends_a_connection_for_both<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for disconnects in [[true, false], [false, true], [true, true]] {
         let (client, server) = b.connected_with_qps()?;
         for (side, id, does) in [(Side::Client, client, disconnects[0]), (Side::Server, server, disconnects[1])] {
@@ -245,7 +244,6 @@ fn iwarp_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'_, L>) -> Ch
 }
 
 fn iwarp_a_destroy_ends_a_connection<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for side in [Side::Client, Side::Server] {
         let (client, server) = b.connected_with_qps()?;
         let ((own, id), (other, peer)) = match side {
@@ -261,7 +259,6 @@ fn iwarp_a_destroy_ends_a_connection<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 fn iwarp_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (_, server) = b.connected_with_qps()?;
     b.restart(Side::Client)?;
     is_over(b, Side::Server, server)?;
@@ -269,7 +266,6 @@ fn iwarp_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Ch
 }
 
 fn iwarp_a_teardown_ends_with_the_disconnect<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for both in [false, true] {
         let (client, server) = b.connected_with_qps()?;
         b.client.drive().teardown(client, Time::NEVER)?;
@@ -293,7 +289,6 @@ fn iwarp_a_teardown_ends_with_the_disconnect<L: Env>(b: &mut Fixture<'_, L>) -> 
 }
 
 fn iwarp_a_synchronous_teardown_ends_with_the_disconnect<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     same("migrate", b.client.drive().migrate(client, None, Time::NEVER)?, Progress::Done)?;
     b.client.drive().teardown(client, Time::NEVER)?;
@@ -367,7 +362,6 @@ fn iwarp_a_listener_moves_with_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -
 /// MPA lets the connecting side send first (RFC 5044). An accepting side that has ESTABLISHED may send too: siw answers
 /// before it reports that.
 fn iwarp_either_side_sends_first<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let pds = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let access = Access::LOCAL_WRITE;
     let mrs = (register(&pds.0, vec![1; 8], access)?, register(&pds.1, vec![2; 8], access)?);
@@ -436,7 +430,6 @@ fn iwarp_an_unanswered_request_ends_after_ten_seconds<L: Env>(b: &mut Fixture<'_
 }
 
 fn iwarp_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.env.disturb(Disturbance::DeviceGoes)?;
     for (side, id) in [(Side::Client, client), (Side::Server, server)] {

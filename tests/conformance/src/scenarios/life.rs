@@ -38,7 +38,6 @@ pub(super) fn behaviour_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> C
 }
 
 pub(super) fn behaviour_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.qp_is(Side::Client, client, QpState::ERR)?;
@@ -58,7 +57,6 @@ pub(super) fn behaviour_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fi
 }
 
 pub(super) fn behaviour_03_disconnect_answered_by_destroy<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
@@ -69,7 +67,6 @@ pub(super) fn behaviour_03_disconnect_answered_by_destroy<L: Env>(b: &mut Fixtur
 }
 
 pub(super) fn behaviour_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     // The server's kernel has the DREQ, but its driver has not read the event.
@@ -85,7 +82,6 @@ pub(super) fn behaviour_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut
 }
 
 pub(super) fn behaviour_06_connect_without_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
@@ -151,7 +147,6 @@ pub(super) fn behaviour_08_defaults_are_the_devices_maxima<L: Env>(b: &mut Fixtu
 }
 
 pub(super) fn behaviour_09_destroyed_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.destroy(Side::Server, server)?;
     b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
@@ -162,7 +157,6 @@ pub(super) fn behaviour_09_destroyed_while_established<L: Env>(b: &mut Fixture<'
 
 /// A process that ends closes all its channels. A driver that is dropped does the same.
 pub(super) fn behaviour_10_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (_, server) = b.connected_with_qps()?;
     b.restart(Side::Client)?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;

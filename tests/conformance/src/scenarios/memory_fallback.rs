@@ -16,7 +16,6 @@ const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_proto::me
 
 /// For every combination of flags: the keys change, the old ones are invalid, and the MR reports the way it was done.
 pub(super) fn behaviour_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for flags in combinations() {
         let what = format!("{flags:?}");
         let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
@@ -42,7 +41,6 @@ pub(super) fn behaviour_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_
 
 /// A failing registration leaves the old registration and its keys.
 pub(super) fn behaviour_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
@@ -56,13 +54,11 @@ pub(super) fn behaviour_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: 
     users_are("users", (&pd, &new), (1, 0))?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     unused(&new)?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 /// Each step of the fallback fails in turn.
 pub(super) fn every_step_of_a_fallback_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for (fault, step, errno) in [
         (MemoryFault::Register(Errno::ENOMEM), MemoryStep::RegisterAnew, Errno::ENOMEM),
         (MemoryFault::Deregister(Errno::EBUSY), MemoryStep::DeregisterOld, Errno::EBUSY),

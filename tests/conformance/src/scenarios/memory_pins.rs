@@ -31,7 +31,6 @@ fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
 }
 
 pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), READABLE)?, register(&pd, bytes(2), READABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
@@ -44,14 +43,11 @@ pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> 
     let from = pinned("a send that is not polled", from)?;
     b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     free("a send that was polled", from)?;
-    b.part((client, server))?;
-    unused(&own)?;
-    unused(&pd)
+    b.part((client, server))
 }
 
 /// Reads and writes pin the memory of their own side. The core cannot know what the peer does with remote memory.
 pub(super) fn reads_and_writes_pin_as_well<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let there = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
     let (mut client, server) = b.join(&own, &pd)?;
@@ -67,13 +63,10 @@ pub(super) fn reads_and_writes_pin_as_well<L: Env>(b: &mut Fixture<'_, L>) -> Ch
         free("polled", here)?;
     }
     free("the peer's", there)?;
-    b.part((client, server))?;
-    unused(&own)?;
-    unused(&pd)
+    b.part((client, server))
 }
 
 pub(super) fn until_the_flush_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mr = register(&pd, bytes(1), READABLE)?;
     let (client, mut server) = b.join(&own, &pd)?;
@@ -86,13 +79,10 @@ pub(super) fn until_the_flush_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check
     let mr = pinned("one of two polled", mr)?;
     b.ends(&mut server, 2, WcStatus::WR_FLUSH_ERR)?;
     free("polled", mr)?;
-    b.part((client, server))?;
-    unused(&own)?;
-    unused(&pd)
+    b.part((client, server))
 }
 
 pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let other = b.pd(Side::Server)?;
     let (mr, foreign) = (register(&pd, bytes(1), READABLE)?, register(&other, bytes(2), READABLE)?);
@@ -114,16 +104,12 @@ pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mr = pinned("posted", mr)?;
     free("of another PD than the QP, where it cannot be posted", foreign)?;
     b.part(ends)?;
-    free("nobody has polled, and nobody can", mr)?;
-    unused(&own)?;
-    unused(&other)?;
-    unused(&pd)
+    free("nobody has polled, and nobody can", mr)
 }
 
 /// Dropping pinned memory does not block: the message still arrives, and the memory is deregistered once it is
 /// unpinned.
 pub(super) fn dropped_memory_goes_later<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let from = register(&own, bytes(1), READABLE)?;
     let to = register(&pd, bytes(2), READABLE)?;

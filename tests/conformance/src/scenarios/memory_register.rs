@@ -43,8 +43,7 @@ pub(super) fn behaviour_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_,
     let one_of_them = matches!(error, MemoryError::Register { errno, .. } if errnos.contains(&errno));
     ensure(one_of_them, || format!("{what}: {error:?}, expected one of {errnos:?}"))?;
     let mr = register(&pd, bytes(1), READABLE)?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 pub(super) fn behaviour_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -53,12 +52,10 @@ pub(super) fn behaviour_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>
     let error = not_registered("the limit", &pd, bytes(1), READABLE)?;
     ensure(matches!(error, MemoryError::Register { errno: Errno::ENOMEM, .. }), || format!("the limit: {error:?}"))?;
     let mr = register(&pd, bytes(1), READABLE)?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     same("a fresh one", (pd.state(), pd.users()), (PdState::Live, 0))?;
     let mr = register(&pd, bytes(1), READABLE)?;
@@ -79,7 +76,6 @@ pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> 
 }
 
 pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE)?;
     same(
@@ -100,12 +96,10 @@ pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L
     let there = mr.remote(0);
     let back = deregister(mr)?;
     same("what comes back", (&back[1..4], &back[4..]), (&b"abc"[..], &bytes(1)[4..]))?;
-    same("a key that is gone", b.peer_reads(&pd, there, 5)?, Err(WcStatus::REM_ACCESS_ERR))?;
-    unused(&pd)
+    same("a key that is gone", b.peer_reads(&pd, there, 5)?, Err(WcStatus::REM_ACCESS_ERR))
 }
 
 pub(super) fn behaviour_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), Access::empty())?, register(&pd, bytes(2), Access::LOCAL_WRITE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
@@ -121,18 +115,15 @@ pub(super) fn behaviour_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &m
     let closed = register(&pd, bytes(1), Access::empty())?;
     same("a peer's read", b.peer_reads(&pd, closed.remote(0), 5)?, Err(WcStatus::REM_ACCESS_ERR))?;
     same("a peer's write", b.peer_writes(&pd, closed.remote(0), b"abc")?, WcStatus::REM_ACCESS_ERR)?;
-    same("what it holds", deregister(closed)?, bytes(1))?;
-    unused(&pd)
+    same("what it holds", deregister(closed)?, bytes(1))
 }
 
 /// A device without support for an optional right registers the memory all the same.
 pub(super) fn behaviour_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let pd = b.pd(Side::Server)?;
     let rights = READABLE | Access::RELAXED_ORDERING;
     let mr = register(&pd, bytes(1), rights)?;
     same("rights", mr.access(), Some(rights))?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }

@@ -17,7 +17,6 @@ const CMD: MemoryStep = MemoryStep::Reregister(Code::Cmd);
 /// The old PD can be deallocated and the new one cannot. The keys stay the same. A peer reads through a QP of the new
 /// PD only.
 pub(super) fn behaviour_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;
     let there = mr.remote(0);
@@ -30,13 +29,11 @@ pub(super) fn behaviour_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
     unused(&old)?;
     same("its PD", mr.pd().map(|pd| pd.users()), Some(1))?;
-    same("what it holds", deregister(mr)?, bytes(1))?;
-    unused(&new)
+    same("what it holds", deregister(mr)?, bytes(1))
 }
 
 /// The memory cannot be posted locally on a QP of another PD either.
 pub(super) fn behaviour_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, new, pd) = (b.pd(Side::Client)?, b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mut from = register(&own, bytes(1), Access::LOCAL_WRITE)?;
     let to = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
@@ -62,7 +59,6 @@ pub(super) fn behaviour_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>
 
 /// A read fails after its right was removed, and succeeds again when the right is restored.
 pub(super) fn behaviour_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let pd = b.pd(Side::Server)?;
     let all = READABLE | Access::REMOTE_WRITE;
     let mut mr = register(&pd, bytes(1), all)?;
@@ -81,13 +77,11 @@ pub(super) fn behaviour_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'
         same(&what, b.peer_reads(&pd, there, LEN)?, read)?;
         same(&what, b.peer_writes(&pd, there, &bytes(1)[..9])?, write)?;
     }
-    same("what it holds", deregister(mr)?, bytes(1))?;
-    unused(&pd)
+    same("what it holds", deregister(mr)?, bytes(1))
 }
 
 /// Over an established connection: an access that was allowed before now ends the connection.
 pub(super) fn behaviour_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let into = register(&own, bytes(0), Access::LOCAL_WRITE)?;
@@ -101,9 +95,7 @@ pub(super) fn behaviour_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixtur
     b.ends(&mut client, 3, WcStatus::WR_FLUSH_ERR)?;
     b.part((client, server))?;
     deregister(into)?;
-    deregister(mr)?;
-    unused(&own)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 pub(super) fn behaviour_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -112,25 +104,21 @@ pub(super) fn behaviour_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -
     changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(Access::LOCAL_WRITE))?;
     used("users", &pd, 1)?;
     same("rights", mr.access(), Some(Access::LOCAL_WRITE))?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 pub(super) fn behaviour_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), Access::LOCAL_WRITE)?;
     changed::<L>(&mut mr, Change::default().to_pd(new.clone()).to_access(READABLE))?;
     users_are("users", (&old, &new), (0, 1))?;
     unused(&old)?;
     same("by the new PD", b.peer_reads(&new, mr.remote(0), LEN)?, Ok(bytes(1)))?;
-    deregister(mr)?;
-    unused(&new)
+    deregister(mr).map(drop)
 }
 
 /// The driver cannot change the memory. Changes requested together with it are not made either.
 pub(super) fn behaviour_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
@@ -142,14 +130,11 @@ pub(super) fn behaviour_121_other_memory_is_not_supported<L: Env>(b: &mut Fixtur
         users_are(&what, (&pd, &new), (1, 0))?;
     }
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
-    deregister(mr)?;
-    unused(&new)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 /// The kernel checks rights as in a registration: the old ones stay.
 pub(super) fn behaviour_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
@@ -172,8 +157,7 @@ pub(super) fn behaviour_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixtu
     same("an unknown right", &fields(&mr), &before)?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     unused(&new)?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 /// Whether rxe of this kernel takes the new PD before it refuses the rights. The MR then has a PD that does not count

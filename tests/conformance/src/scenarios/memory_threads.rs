@@ -10,7 +10,7 @@ use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, Policy, Way};
 use cmid_proto::{CmEvent, Time};
 
-use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
+use super::memory::{READABLE, bytes, deregister, refused, register, used};
 
 /// A large size: the kernel needs some time to pin it.
 const MUCH: usize = 8 << 20;
@@ -18,7 +18,6 @@ const MUCH: usize = 8 << 20;
 /// Another thread registers, re-registers and deregisters slowly. Meanwhile the event loop runs complete connections,
 /// and the PD stays in use until the thread is done.
 pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let (theirs, their_new) = (pd.clone(), new.clone());
     let (sender, receiver) = mpsc::channel();
@@ -45,15 +44,12 @@ pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> 
         }
         life(b)?;
         worker.join().map_err(|_| Failure("the other thread panicked".into()))?
-    })?;
-    unused(&pd)?;
-    unused(&new)
+    })
 }
 
 /// Memory that was registered on this thread is re-registered and deregistered on another one, and serves peers
 /// afterwards.
 pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), Access::LOCAL_WRITE)?;
     let (mr, result) = thread::scope(|scope| {
@@ -67,8 +63,7 @@ pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixtu
     })?;
     same("the way", result?, Way::Anew)?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), 9)?, Ok(bytes(1)[..9].to_vec()))?;
-    deregister(mr)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }
 
 /// Signals a step, and waits for permission to continue.

@@ -13,7 +13,6 @@ use super::memory::{LEN, READABLE, bytes, changed, contents, deregister, fields,
 const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
 
 pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
@@ -45,15 +44,12 @@ pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixtu
     used("a bound window without a connection", &pd, 3)?;
     drop(window);
     used("the MR", &pd, 1)?;
-    same("what comes back", deregister(mr)?, bytes(1))?;
-    unused(&own)?;
-    unused(&pd)
+    same("what comes back", deregister(mr)?, bytes(1))
 }
 
 /// rxe ignores windows when it re-registers: a peer would continue to access the memory through one. So the change is
 /// refused until the window is invalidated.
 pub(super) fn behaviour_121_a_bound_window_holds_its_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mut mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
@@ -72,14 +68,11 @@ pub(super) fn behaviour_121_a_bound_window_holds_its_registration<L: Env>(b: &mu
     changed::<L>(&mut mr, Change::default().to_access(access))?;
     drop(window);
     same("what comes back", deregister(mr)?, bytes(1))?;
-    b.part((client, server))?;
-    unused(&own)?;
-    unused(&pd)
+    b.part((client, server))
 }
 
 /// The fallback would register anew, and then could not deregister the old registration.
 pub(super) fn a_fallback_with_a_window_bound_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (own, pd, new) = (b.pd(Side::Client)?, b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), BINDABLE | READABLE)?;
     let (client, mut server) = b.join(&own, &pd)?;
@@ -95,7 +88,5 @@ pub(super) fn a_fallback_with_a_window_bound_is_refused<L: Env>(b: &mut Fixture<
     drop(window);
     b.part((client, server))?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
-    deregister(mr)?;
-    unused(&own)?;
-    unused(&pd)
+    deregister(mr).map(drop)
 }

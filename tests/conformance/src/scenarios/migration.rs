@@ -148,7 +148,6 @@ pub(super) fn behaviour_57_to_a_channel_that_is_not_there<L: Env>(b: &mut Fixtur
 }
 
 pub(super) fn behaviour_58_a_child_before_its_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     let other = b.server.drive().open_channel(Acks::OnDelivery)?;
     b.server.drive().migrate(server, Some(other), Time::NEVER)?;

@@ -67,7 +67,6 @@ pub(super) fn behaviour_13_reject_with_private_data<L: Env>(b: &mut Fixture<'_, 
 pub(super) fn behaviour_14_reject_because_of_enhanced_connection_establishment<L: Env>(
     b: &mut Fixture<'_, L>,
 ) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().reject_ece(server, b"not so")?;
     let event = b.expect(Side::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED)?;
@@ -75,7 +74,6 @@ pub(super) fn behaviour_14_reject_because_of_enhanced_connection_establishment<L
 }
 
 pub(super) fn behaviour_15_a_request_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.destroy(Side::Server, server)?;
     b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
@@ -106,7 +104,6 @@ pub(super) fn behaviour_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>)
 
 /// Past the core: the failing accept has rejected the peer.
 pub(super) fn behaviour_16_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     let accept = Call::Accept { id: server, param: b.param() };
     same("197 bytes", b.server.bare(&accept, &[1; 197]), Err(Errno::EINVAL))?;
@@ -116,7 +113,6 @@ pub(super) fn behaviour_16_what_the_kernel_does_about_too_long_an_answer<L: Env>
 }
 
 pub(super) fn behaviour_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;

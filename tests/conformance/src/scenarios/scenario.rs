@@ -62,6 +62,7 @@ impl<L: Env> Scenario<L> {
         let mut fixture = Fixture::new(env, self.acks)?;
         (self.steps)(&mut fixture)?;
         fixture.clean()?;
+        fixture.pds_are_unused()?;
         env.sound()
     }
 }

@@ -12,7 +12,6 @@ use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, RefuseReason, Refused, Reje
 const REJECT: RejectReason = RejectReason::Consumer;
 
 pub(super) fn behaviour_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     let param = b.param();
@@ -21,7 +20,6 @@ pub(super) fn behaviour_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_
 }
 
 pub(super) fn behaviour_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     stalls(b.client.drive().reject(client, &[]))?;
     b.accept(server, &[])?;
@@ -29,7 +27,6 @@ pub(super) fn behaviour_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut
 }
 
 pub(super) fn behaviour_20_a_reject_after_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     stalls(b.server.drive().reject(server, b"late"))?;
@@ -52,7 +49,6 @@ fn stands_all_the_same<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, server: Id
 }
 
 pub(super) fn behaviour_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     let again = Call::Accept { id: server, param: b.param() };
@@ -74,7 +70,6 @@ pub(super) fn behaviour_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut 
 }
 
 pub(super) fn behaviour_20_what_a_reject_after_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;

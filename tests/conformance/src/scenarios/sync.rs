@@ -48,7 +48,6 @@ fn connect<L: Env>(b: &mut Fixture<'_, L>, id: IdKey) -> Check {
 }
 
 pub(super) fn behaviour_59_a_child_is_accepted_synchronously<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
     b.accept(server, &[])?;

@@ -56,7 +56,6 @@ pub(super) fn behaviour_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixt
 }
 
 pub(super) fn behaviour_65_the_client_goes_during_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
     b.accept(server, &[])?;

@@ -7,7 +7,6 @@ use cmid_proto::{CmEvent, Error, EventKind, IdKey, RefuseReason, Refused, Reques
 
 /// The ordinary end: the peer answers, and the time wait ends.
 pub(super) fn a_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().teardown(client, Time::NEVER)?;
     same("client", b.client.drive().core().state(client), Some(State::Closing))?;
@@ -24,7 +23,6 @@ pub(super) fn a_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>)
 /// Both sides disconnect before either receives the other's DREQ. Without a second disconnect the kernel reports
 /// TIMEWAIT_EXIT to neither side (`cm_dreq_handler`).
 pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for _ in 0..8 {
         let (client, server) = b.connected()?;
         b.client.drive().teardown(client, Time::NEVER)?;
@@ -39,7 +37,6 @@ pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Env>(b: &mut F
 
 /// The peer does not answer. The deadline ends the teardown, and later events count as late.
 pub(super) fn a_teardown_ends_at_its_deadline<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected()?;
     let deadline = b.client.drive().within(b.env.quiet());
     b.client.drive().teardown(client, deadline)?;
@@ -59,7 +56,6 @@ pub(super) fn a_teardown_ends_at_its_deadline<L: Env>(b: &mut Fixture<'_, L>) ->
 
 /// In synchronous mode the call ends with the time wait.
 pub(super) fn a_synchronous_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().migrate(client, None, Time::NEVER)?;
     b.client.drive().teardown(client, Time::NEVER)?;
@@ -74,7 +70,6 @@ pub(super) fn a_synchronous_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fix
 
 /// The peer is destroyed before it answers: its destroy is the answer.
 pub(super) fn a_teardown_ends_when_the_peer_is_destroyed<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().teardown(client, Time::NEVER)?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;

@@ -12,7 +12,6 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, Time};
 /// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core
 /// and migrated to one of its channels, where the event arrives once.
 pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     b.frozen = Some(Side::Server);

@@ -60,7 +60,6 @@ pub(super) fn behaviour_30_the_server_never_reads<L: Env>(b: &mut Fixture<'_, L>
 
 /// Half open: the client considers the connection established, but the server has given it up.
 pub(super) fn behaviour_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.frozen = Some(Side::Client);
     b.accept(server, &[])?;
@@ -73,7 +72,6 @@ pub(super) fn behaviour_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fix
 }
 
 pub(super) fn behaviour_32_a_disconnect_is_never_answered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;

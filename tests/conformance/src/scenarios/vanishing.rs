@@ -10,7 +10,6 @@ use cmid_proto::{CmEvent, Errno, State, Time};
 const STALE_CONNECTION: i32 = 10;
 
 pub(super) fn behaviour_23_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     for with_qp in [false, true] {
         let (client, server) = b.requested()?;
         if with_qp {
@@ -44,7 +43,6 @@ pub(super) fn behaviour_24_the_client_goes_before_its_request_is_read<L: Env>(b:
 }
 
 pub(super) fn behaviour_25_the_client_goes_without_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.frozen = Some(Side::Client);
     b.accept(server, &[])?;
@@ -56,7 +54,6 @@ pub(super) fn behaviour_25_the_client_goes_without_reading_the_answer<L: Env>(b:
 }
 
 pub(super) fn behaviour_26_the_client_goes_after_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;

@@ -84,7 +84,6 @@ fn bare(
 
 /// Calls that the device would perform with harm: refused with the reason, and the connection is unharmed.
 pub(super) fn what_would_harm_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    b.listen()?;
     let (client, server) = b.requested()?;
     let param = b.param();
     // rdma_reject of a waiting active id: a later destroy takes 70 seconds.
