@@ -2,13 +2,11 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_softroce::Kernel;
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The data that all steps share.
 #[derive(Debug)]

@@ -5,12 +5,10 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use std::{
-    ffi::OsStr,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::context::Context;
 use crate::tools::{self, succeeds};

@@ -6,13 +6,10 @@
 use crate::context::output;
 use anyhow::{Context as _, Result, ensure};
 use cmid_softroce::{cache_directory, packages, progress};
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 /// Directories of usable versions, the newest first.
 const SYSTEM: &[&str] = &["/usr/lib/llvm-15/lib", "/usr/lib/llvm-14/lib", "/usr/lib/llvm-13/lib"];

@@ -1,20 +1,14 @@
 //! The cache that is kept between runs, and each run's own directory.
 
-use crate::{
-    error::{Error, WithPath},
-    interrupt, progress,
-};
-use rustix::{
-    fs::{FlockOperation::NonBlockingLockExclusive, flock},
-    io::Errno,
-};
-use std::{
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
-};
+use crate::error::{Error, WithPath};
+use crate::{interrupt, progress};
+use rustix::fs::FlockOperation::NonBlockingLockExclusive;
+use rustix::fs::flock;
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 use tempfile::TempDir;
 
 /// The longest wait for another process that prepares the same thing.

@@ -1,11 +1,9 @@
 //! Watches the guest's console for a kernel that failed.
 
 use crate::error::{Error, WithPath};
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// The number of lines of the console that an error quotes.
 const QUOTED_LINES: usize = 60;

@@ -1,19 +1,14 @@
 //! The guest as a whole: its machine, its console, and how it comes up.
 
-use crate::{
-    Options,
-    console::{Alert, Console},
-    error::{Error, WithPath},
-    interrupt,
-    kernel::Unpacked,
-    qemu::{Files, Machine, Report},
-    segment::Segment,
-};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use crate::console::{Alert, Console};
+use crate::error::{Error, WithPath};
+use crate::kernel::Unpacked;
+use crate::qemu::{Files, Machine, Report};
+use crate::segment::Segment;
+use crate::{Options, interrupt};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Time limit from QEMU's start to the command's. An idle machine takes six seconds.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);

@@ -1,16 +1,12 @@
 //! The initial file system of the guest's kernel: busybox, the modules, and the guest's scripts.
 
-use crate::{
-    error::{Error, WithPath},
-    modules::Module,
-    tool,
-};
+use crate::error::{Error, WithPath};
+use crate::modules::Module;
+use crate::tool;
 use cpio::newc::{Builder, ModeFileType, trailer};
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
 
 /// The guest's first process.
 const INIT: &str = include_str!("../guest/init");

@@ -2,12 +2,10 @@
 //! removed.
 
 use crate::error::{Error, WithPath};
-use std::{
-    io,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
+use std::io;
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
 
 struct Flags {

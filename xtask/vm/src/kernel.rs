@@ -1,16 +1,11 @@
 //! Kernels of Debian and Ubuntu, downloaded and unpacked but never installed.
 
-use crate::{
-    cache,
-    error::{Error, WithPath},
-    packages, progress,
-    tool::{self, LONG, SHORT},
-};
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use crate::error::{Error, WithPath};
+use crate::tool::{self, LONG, SHORT};
+use crate::{cache, packages, progress};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::{fmt, fs};
 
 /// Extracts the kernel from a boot image.
 const VMLINUX: &str = include_str!("../vmlinux.sh");

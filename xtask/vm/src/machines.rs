@@ -1,20 +1,15 @@
 //! Machines that are switched off and on.
 
-use crate::{
-    Options,
-    error::{Error, WithPath},
-    interrupt, packages,
-    segment::Segment,
-    session::{self, Session},
-    tool::{self, SHORT},
-    wire::{Numbered, free_port},
-};
-use std::{
-    ffi::OsString,
-    fs::File,
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
-};
+use crate::error::{Error, WithPath};
+use crate::segment::Segment;
+use crate::session::{self, Session};
+use crate::tool::{self, SHORT};
+use crate::wire::{Numbered, free_port};
+use crate::{Options, interrupt, packages};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// The bytes of a disk.
 const DISK: u64 = 64 << 20;

@@ -1,16 +1,12 @@
 //! The kernel modules the guest loads.
 
-use crate::{
-    error::{Error, WithPath},
-    kernel::Unpacked,
-    segment::Segment,
-    tool::{self, SHORT},
-    transport::Transport,
-};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use crate::error::{Error, WithPath};
+use crate::kernel::Unpacked;
+use crate::segment::Segment;
+use crate::tool::{self, SHORT};
+use crate::transport::Transport;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The modules for the connection to the host and the file system.
 const FIRST: &[&str] = &["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];

@@ -4,18 +4,16 @@
 //! with interrupts off, and a reader, such as a pager, may sleep for long.
 
 use crate::error::{Error, WithPath};
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-        mpsc::{self, Receiver, RecvTimeoutError},
-    },
-    thread,
-    time::{Duration, Instant},
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+    mpsc::{self, Receiver, RecvTimeoutError},
 };
+use std::thread;
+use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -1,10 +1,8 @@
 //! Installs missing Debian packages on the host.
 
-use crate::{
-    error::Error,
-    interrupt, progress,
-    tool::{self, LONG, SHORT},
-};
+use crate::error::Error;
+use crate::tool::{self, LONG, SHORT};
+use crate::{interrupt, progress};
 use std::process::Command;
 
 /// The packages that a run needs on the host.

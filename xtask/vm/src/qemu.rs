@@ -1,25 +1,20 @@
 //! The virtual machine: QEMU, its devices, and the control connection on which the guest reports.
 
-use crate::{
-    Options,
-    error::{Error, WithPath},
-    kernel::Unpacked,
-    segment::Segment,
-    tool,
+use crate::error::{Error, WithPath};
+use crate::kernel::Unpacked;
+use crate::segment::Segment;
+use crate::{Options, tool};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::{
+    fd::OwnedFd,
+    unix::{ffi::OsStrExt, ffi::OsStringExt, net::UnixStream, process::CommandExt},
 };
-use std::{
-    ffi::{OsStr, OsString},
-    fs::File,
-    io::{ErrorKind, Read, Write},
-    os::{
-        fd::OwnedFd,
-        unix::{ffi::OsStrExt, ffi::OsStringExt, net::UnixStream, process::CommandExt},
-    },
-    path::{Path, PathBuf},
-    process::Child,
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Arguments of the kernel: few messages, stop at the first oops, no features that only cost time under emulation.
 /// The check of the timer counts interrupts for a few milliseconds and panics if the host is busy, so it is left out

@@ -1,15 +1,10 @@
 //! The script that runs the command in the guest, as the host's shell would have run it.
 
-use crate::{
-    Options,
-    error::{Error, WithPath},
-    tool,
-};
-use std::{
-    ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
-    path::Path,
-};
+use crate::error::{Error, WithPath};
+use crate::{Options, tool};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Variables about the host's machine or a program there, which would mislead in the guest.
 const HOST_ONLY: &[&str] = &[

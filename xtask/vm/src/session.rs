@@ -1,29 +1,21 @@
 //! One run, from the first package to the last byte of output.
 
-use crate::{
-    Kernel, Options,
-    cache::{self, RunDirectory},
-    error::{Error, WithPath},
-    guest::Guest,
-    initramfs,
-    kernel::{self, Unpacked},
-    modules,
-    output::Pump,
-    packages::{self, FOR_THE_MACHINE},
-    progress,
-    qemu::{self, Files, Report},
-    script,
-    segment::Segment,
-    transport::{self, Transport},
-};
-use std::{
-    ffi::OsString,
-    fs,
-    io::{Read as _, Write},
-    os::unix::{ffi::OsStrExt, net::UnixStream},
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use crate::cache::{self, RunDirectory};
+use crate::error::{Error, WithPath};
+use crate::guest::Guest;
+use crate::kernel::{self, Unpacked};
+use crate::output::Pump;
+use crate::packages::{self, FOR_THE_MACHINE};
+use crate::qemu::{self, Files, Report};
+use crate::segment::Segment;
+use crate::transport::{self, Transport};
+use crate::{Kernel, Options, initramfs, modules, progress, script};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read as _, Write};
+use std::os::unix::{ffi::OsStrExt, net::UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The longest time-out: a month, because every wait must be bounded.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);

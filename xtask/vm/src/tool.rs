@@ -1,18 +1,14 @@
 //! Runs programs on the host, each with a time limit.
 
-use crate::{
-    error::{Error, WithPath},
-    interrupt,
-};
-use std::{
-    ffi::OsString,
-    fs::File,
-    io::{Read, Seek},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use crate::error::{Error, WithPath};
+use crate::interrupt;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Limit of programs that only read or unpack files.
 pub(crate) const SHORT: Duration = Duration::from_secs(120);

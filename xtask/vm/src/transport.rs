@@ -1,12 +1,9 @@
 //! The transports of the guest's devices, and the module that Debian leaves out.
 
-use crate::{
-    cache,
-    error::{Error, WithPath},
-    kernel::{Kernel, Unpacked},
-    packages, progress,
-    tool::{self, LONG},
-};
+use crate::error::{Error, WithPath};
+use crate::kernel::{Kernel, Unpacked};
+use crate::tool::{self, LONG};
+use crate::{cache, packages, progress};
 use std::{fmt, fs, path::Path, path::PathBuf, str::FromStr};
 
 /// Builds the module.

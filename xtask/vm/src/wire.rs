@@ -1,18 +1,12 @@
 //! Commands in a machine, and in several on one wire.
 
-use crate::{
-    Options,
-    error::{Error, WithPath},
-    interrupt,
-    segment::Segment,
-    session,
-};
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    net::UdpSocket,
-    thread,
-};
+use crate::error::{Error, WithPath};
+use crate::segment::Segment;
+use crate::{Options, interrupt, session};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::UdpSocket;
+use std::thread;
 
 /// Runs a command in a machine, or in each of several at the same time, one for each of the options, on one wire. Its
 /// output goes to this process's output. Returns its exit status.
