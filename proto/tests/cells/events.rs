@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::table::{self, EventColumn, EventRule};
-use cmid_proto::{Admission, CmEvent, EventKind, Fault, RawEvent, Request, RequestKind, Service, State, Time};
+use cmid_proto::{Acks, Admission, CmEvent, EventKind, Fault, RawEvent, Request, RequestKind, Service, State, Time};
 
 use crate::fixture::{CoreFixture, RESOLVE, accept, cm, connect, raw};
 use crate::ids::{IdInState, SERVICES, id_in_state};
@@ -152,7 +152,7 @@ fn every_cell_of_the_deadline_is_met_where_one_can_pass() {
 /// The deadline of a destroy passes while an ack is owed.
 fn destruction(cell: EventRule) {
     let mut fixture = CoreFixture::new();
-    let on = fixture.channel(cmid_proto::Acks::Explicit);
+    let on = fixture.channel(Acks::Explicit);
     let id = fixture.id(Some(on));
     let event = fixture.owes(on, id);
     fixture.submit_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 
 use cmid_proto::{
-    Acks, CmEvent, ConnParam, Errno, EventError, EventKind, Limits, PortSpace, RawEvent, ReceivedParam, Request,
+    Acks, CmEvent, ConnParam, Errno, EventError, EventKind, Flow, Limits, PortSpace, RawEvent, ReceivedParam, Request,
     RequestKind, State, Time,
 };
 
@@ -139,7 +139,7 @@ fn no_debug_text_contains_private_data() {
     let connect = Request::Connect { param: crate::fixture::param(), private_data: SECRET };
     let begun = fixture.core.begin(Time::ZERO, id, &connect, Time::NEVER).unwrap();
     assert_eq!(begun.private_data(), SECRET);
-    texts.extend([format!("{begun:?}"), format!("{:?}", cmid_proto::Flow::Next(begun))]);
+    texts.extend([format!("{begun:?}"), format!("{:?}", Flow::Next(begun))]);
     for text in &texts {
         for bytes in ["a secret", "97, 32, 115", "61, 20, 73", "61 20 73"] {
             assert!(!text.contains(bytes), "{text}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Completion, Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns, WcStatus, zeros,
+    Access, Completion, Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns, WcStatus, zeros,
 };
 use cmid_proto::memory::MemoryError;
 
@@ -59,7 +59,7 @@ fn a_pool_gets_its_blocks_back_from_every_thread() {
     drop(pool);
     assert_eq!(second.len(), 8, "a block outlives its pool");
     assert_eq!(format!("{second:?}"), "Block { len: Some(8), .. }");
-    assert_eq!(Pd.pool(vec![0; 9], 3, cmid_proto::datapath::Access::empty()).unwrap().block_len(), 3);
+    assert_eq!(Pd.pool(vec![0; 9], 3, Access::empty()).unwrap().block_len(), 3);
 }
 
 fn place(part: &Part<Piece>, writes: bool) -> Result<Range<usize>, PostReason> {

@@ -4,14 +4,14 @@ use cmid_proto::datapath::{
     Caps, CompletionQueue, CreateError, DataPath, ModifyError, ModifyReason, ProtectionDomain, QpAttr, QpAttrs,
     QpParts, QueuePair, SrqCaps,
 };
-use cmid_proto::{Drive, Errno, Error, FailureCause, IdKey, Limits, PortSpace};
+use cmid_proto::{Acks, Drive, Errno, Error, FailureCause, IdKey, Limits, PortSpace};
 
 use crate::device::{Layer, Log, Paths};
 
 /// A drive with a bound id.
 fn bound() -> (Drive<Layer>, IdKey) {
     let mut drive = Drive::new(Layer(Paths::default()), Limits::SINGLE);
-    let channel = drive.open_channel(cmid_proto::Acks::OnDelivery).unwrap();
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.bind(id, "10.0.0.1:1".parse().unwrap()).unwrap();
     (drive, id)

@@ -1,9 +1,8 @@
 //! The errors of creations: their texts, their errnos, and the checks of capacities.
 
-use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{
-    Caps, CreateCall, CreateError, CreateReason, DeviceName, DrainError, Maxima, ModifyError, ModifyReason, OfDevice,
-    PostCall, PostError, PostReason, SrqCaps, Unpolled, Unposted,
+    Caps, CqRoom, CreateCall, CreateError, CreateReason, DeviceName, DrainError, Maxima, ModifyError, ModifyReason,
+    OfDevice, PostCall, PostError, PostReason, SrqCaps, Unpolled, Unposted,
 };
 use cmid_proto::memory::{self, MemoryError, MemoryReason, MemoryRequest, MemoryTarget};
 use cmid_proto::{Errno, ErrorWith};

@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::datapath::{self, AhAttr, Attaching, CqRoom};
 use cmid_proto::datapath::{
-    Access, AsyncEvent, AsyncEventQueue, Caps, Completion, CompletionChannel, CompletionQueue, CreateError, DataPath,
-    DeviceAttrs, Memory, Pool, PortAttrs, PortGid, PortState, PostReason, ProtectionDomain, QpState, Remote, SrqCaps,
-    Unpolled,
+    self, Access, AhAttr, AsyncEvent, AsyncEventQueue, Attaching, Caps, Completion, CompletionChannel, CompletionQueue,
+    CqRoom, CreateError, DataPath, DeviceAttrs, Memory, Pool, PortAttrs, PortGid, PortState, PostReason,
+    ProtectionDomain, QpState, Remote, SrqCaps, Unpolled,
 };
 use cmid_proto::memory::{self, PdState};
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, ErrorWith, IdKey, Outcome, Pollable, RawEvent};

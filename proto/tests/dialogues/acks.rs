@@ -1,6 +1,6 @@
 //! How events are acked, and which requests wait for acks.
 
-use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RawEvent, Request, State};
+use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RawEvent, Refused, Request, State};
 
 use crate::fixture::{CoreFixture, OK, cm, raw, to};
 
@@ -130,7 +130,7 @@ fn a_receipt_of_what_owes_nothing_is_refused() {
         }
         let before = two.core.clone();
         let refused = two.core.ack(ack_token).unwrap_err();
-        assert_eq!((cmid_proto::Refused::from(&refused), &two.core), (cmid_proto::Refused::NothingOwed, &before));
+        assert_eq!((Refused::from(&refused), &two.core), (Refused::NothingOwed, &before));
         ack_token = refused.ack_token;
         assert_eq!(ack_token.owner(), id, "it is given back");
     }

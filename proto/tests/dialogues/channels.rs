@@ -1,6 +1,6 @@
 //! Event channels: opening, a failed opening, closing.
 
-use cmid_proto::{Acks, Errno, PortSpace, Refused, Request, State, Target};
+use cmid_proto::{Acks, Errno, EventKind, PortSpace, Refused, Request, State, Target};
 
 use crate::fixture::{CoreFixture, OK, to};
 
@@ -15,7 +15,7 @@ fn a_channel_with_ids_or_events_on_it_stays() {
     fixture.acks(event);
     fixture.all_well();
     assert_eq!(fixture.closes(channel), in_use, "DESTROYED waits to be taken");
-    fixture.sees(channel, id, cmid_proto::EventKind::Destroyed);
+    fixture.sees(channel, id, EventKind::Destroyed);
     fixture.closes(channel).unwrap();
     fixture.all_well();
     let gone = Err(Refused::NoSuchChannel { channel });

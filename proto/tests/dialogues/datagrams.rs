@@ -3,7 +3,7 @@
 use cmid_proto::datapath::AhAttr;
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, IdKey, PortSpace, RawEvent,
-    RefuseReason, Request, RequestKind, Service, State,
+    RefuseReason, RejectReason, Request, RequestKind, Service, State,
 };
 
 use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, SOON, TO_SYNC, accept, cm, connect, param, raw};
@@ -138,7 +138,7 @@ fn private_data_is_limited_by_what_the_message_of_the_service_holds() {
     let [one, two] =
         [fixture.in_state(channel, State::SidrReqReceived), fixture.in_state(channel, State::SidrReqReceived)];
     static DATA: [u8; 181] = [7; 181];
-    let reason = cmid_proto::RejectReason::Consumer;
+    let reason = RejectReason::Consumer;
     let too_long = |max: usize| RefuseReason::PrivateDataTooLong { len: max + 1, max };
     fixture.refuses(active, Request::Connect { param: param(), private_data: &DATA }, too_long(180));
     fixture.refuses(one, Request::Accept { param: param(), private_data: &DATA[..137] }, too_long(136));
@@ -245,7 +245,7 @@ fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
             fixture.refuses(id, Request::AttachQp, RefuseReason::HasQp);
             fixture.does(id, Request::DetachQp);
         }
-        assert_eq!(fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent).errno(), cmid_proto::Errno::EINVAL);
+        assert_eq!(fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent).errno(), Errno::EINVAL);
         // The core keeps this across a migration and a release to another core.
         fixture.does(id, TO_SYNC);
         let (released, _) = fixture.core.release(id).unwrap();

@@ -1,7 +1,7 @@
 //! A destroy that waits for acks ends all other requests of its id, also if it then gives up at its deadline.
 
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, PortSpace, Request, State, Time,
+    Acks, Admission, ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, PortSpace, RefuseReason, Request, State, Time,
 };
 
 use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, group_addr, raw, to};
@@ -108,7 +108,7 @@ fn the_id_of_a_request_whose_destroy_gave_up_is_still_on_its_listeners_channel()
     gives_up(&mut fixture, here, child);
     assert_eq!(fixture.channels_of(child), (Some(here), device_channel));
     fixture.acks(held);
-    fixture.refuses(child, accept(), cmid_proto::RefuseReason::WrongState);
+    fixture.refuses(child, accept(), RefuseReason::WrongState);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_destroy_that_gave_up_can_be_requested_again_before_the_ack() {
     let held = owes(&mut fixture, here, id);
     gives_up(&mut fixture, here, id);
     fixture.submit(id, Request::Destroy).unwrap();
-    fixture.refuses(id, Request::Destroy, cmid_proto::RefuseReason::WrongState);
+    fixture.refuses(id, Request::Destroy, RefuseReason::WrongState);
     fixture.acks(held);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     assert_eq!(fixture.sees(here, id, EventKind::Destroyed).result(), Ok(()));

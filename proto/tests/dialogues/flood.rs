@@ -1,8 +1,8 @@
 //! More requests or events than the application takes: which are read, and which stay in the kernel.
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused, Request, State,
-    Time,
+    Acks, ChannelKey, CmEvent, Errno, EventKind, Fault, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused,
+    Request, RequestKind, State, Time,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, raw, to};
@@ -311,7 +311,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (busy, idle) = (fixture.id(Some(channel)), fixture.id(Some(channel)));
     fixture.does(busy, RESOLVE);
-    for _ in 1..cmid_proto::Limits::READ_FAILURES_MAX {
+    for _ in 1..Limits::READ_FAILURES_MAX {
         assert!(fixture.core.handle_unreadable(channel));
         assert_eq!(fixture.core.poll_readable(), Some(channel), "it is tried again");
         fixture.core.check();
@@ -329,7 +329,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     // A request that waits for an event of the channel ends. A new one is refused.
     assert_eq!(fixture.core.poll_timeout(), Some((Time::ZERO, busy)));
     fixture.passes(std::time::Duration::ZERO);
-    fixture.sees(channel, busy, cmid_proto::EventKind::DeadlinePassed(cmid_proto::RequestKind::ResolveAddr));
+    fixture.sees(channel, busy, EventKind::DeadlinePassed(RequestKind::ResolveAddr));
     assert_eq!(fixture.refuses(idle, RESOLVE, RefuseReason::ChannelFailed(channel)).errno(), Errno::EIO);
     let refused = fixture.creates(PortSpace::Tcp, Some(channel)).unwrap_err();
     assert_eq!((refused, refused.errno()), (Refused::ChannelFailed { channel }, Errno::EIO));
@@ -370,8 +370,7 @@ fn what_waits_on_a_failed_channel_in_synchronous_mode_or_for_a_group_ends() {
     for id in [sync, listener] {
         assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
     }
-    let event =
-        fixture.expect_event(channel, member, cmid_proto::EventKind::DeadlinePassed(cmid_proto::RequestKind::Join));
+    let event = fixture.expect_event(channel, member, EventKind::DeadlinePassed(RequestKind::Join));
     assert_eq!(event.group, Some(group));
     fixture.refuses(
         listener,

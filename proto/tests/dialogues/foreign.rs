@@ -1,6 +1,6 @@
 //! Invalid input from a device or a driver.
 
-use cmid_proto::{Acks, Admission, CmEvent, Fault, RawEvent, Request, State};
+use cmid_proto::{Acks, Admission, CmEvent, Fault, PrivateData, RawEvent, Request, State};
 
 use crate::fixture::{CoreFixture, OK, cm, raw};
 
@@ -83,7 +83,7 @@ fn private_data_of_any_length_is_taken() {
     let long = RawEvent { private_data: &[7; 1000][..], ..raw(id, CmEvent::Rejected, i32::MAX) };
     fixture.report_on(channel, long);
     let event = fixture.sees(channel, id, cm(CmEvent::Rejected));
-    assert_eq!(event.private_data.len(), cmid_proto::PrivateData::MAX);
+    assert_eq!(event.private_data.len(), PrivateData::MAX);
 }
 
 #[test]

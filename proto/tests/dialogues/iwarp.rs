@@ -2,14 +2,14 @@
 
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{
-    Acks, Admission, Call, CmEvent, Errno, EventKind, Fault, PortSpace, RefuseReason, Request, RequestKind, State,
-    Time, Transport,
+    Acks, Admission, Call, ChannelKey, CmEvent, Errno, EventKind, Fault, IdKey, PortSpace, RefuseReason, Request,
+    RequestKind, State, Time, Transport,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, SOON, TO_SYNC, accept, cm, connect, raw};
 
 /// An id in this state, on an iWARP device.
-fn on_iwarp(fixture: &mut CoreFixture, channel: cmid_proto::ChannelKey, state: State) -> cmid_proto::IdKey {
+fn on_iwarp(fixture: &mut CoreFixture, channel: ChannelKey, state: State) -> IdKey {
     let id = fixture.in_state(channel, state);
     fixture.core.note_iwarp(id);
     fixture.core.check();

@@ -1,6 +1,8 @@
 //! Migration in every state, with and without undelivered events.
 
-use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State};
+use cmid_proto::{
+    Acks, Admission, Call, CmEvent, Errno, EventKind, RefuseReason, Refused, Request, RequestKind, State,
+};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw, to};
 
@@ -98,7 +100,7 @@ fn every_state_goes_to_synchronous_mode_and_back() {
         assert!(fixture.is_sync(id) && fixture.core.channel_info(private).is_some_and(|it| it.is_private));
         let refused = fixture.submit(id, TO_SYNC).unwrap_err();
         let reason = RefuseReason::AlreadySync;
-        assert_eq!(refused, cmid_proto::Refused::Request { id, request: RequestKind::Migrate, state, reason });
+        assert_eq!(refused, Refused::Request { id, request: RequestKind::Migrate, state, reason });
         fixture.makes(id, to(here), "migrate_id");
         fixture.expect_call("destroy_event_channel", OK);
         assert_eq!((fixture.state(id), fixture.is_sync(id)), (state, false));

@@ -2,7 +2,7 @@
 
 use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, Core, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, RefuseReason,
-    Refused, Request, RequestKind, State,
+    Refused, Request, RequestKind, State, Time,
 };
 
 use crate::fixture::{BIND, CoreFixture, cm, group_addr, raw, to};
@@ -17,7 +17,7 @@ fn filled(core: u16) -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let channel = fixture.channel(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(id, BIND);
-    let group = fixture.joins(id, group_addr(9), false, cmid_proto::Time::NEVER).unwrap();
+    let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
     let made = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
     assert_eq!(fixture.report_on(channel, made), Admission::Known);

@@ -1,6 +1,6 @@
 //! The life of a listener and of the ids of its requests.
 
-use cmid_proto::{Acks, Admission, CmEvent, Errno, RawEvent, Request, State};
+use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, Fault, RawEvent, Request, State, Target};
 
 use crate::fixture::{CoreFixture, OK, accept, cm, raw, to};
 
@@ -55,7 +55,7 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
     fixture.does(child, Request::Destroy);
     fixture.acks(event);
     fixture.all_well();
-    fixture.sees(channel, listener, cmid_proto::EventKind::Destroyed);
+    fixture.sees(channel, listener, EventKind::Destroyed);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     fixture.makes(listener, Request::Destroy, "destroy_id");
     assert_eq!(fixture.takes_call("destroy_id").id(), Some(child));
     let fault = fixture.reports(Err(Errno::EBADF)).unwrap_err();
-    let target = cmid_proto::Target::Id(child);
-    assert_eq!(fault, cmid_proto::Fault::Leak { call: "destroy_id", target, errno: Errno::EBADF });
+    let target = Target::Id(child);
+    assert_eq!(fault, Fault::Leak { call: "destroy_id", target, errno: Errno::EBADF });
     assert_eq!(fixture.core.summary().counters.faults, 1);
     assert_eq!(fixture.core.state(child), None);
     fixture.all_well();

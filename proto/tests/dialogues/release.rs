@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, ErrorWith, Limits, RefuseReason, Refused, Request, RequestKind, State, Time};
+use cmid_proto::{
+    Acks, CmEvent, Errno, ErrorWith, Limits, RawEvent, RefuseReason, Refused, Request, RequestKind, State, Time,
+};
 
 use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC, accept, cm, connect, to};
 
@@ -42,8 +44,7 @@ fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
     let id = one.in_state(channel, State::Connecting);
     one.does(id, crate::fixture::TO_SYNC);
     let home = one.core.channel(id).unwrap();
-    let response =
-        cmid_proto::RawEvent { private_data: &b"data"[..], ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
+    let response = RawEvent { private_data: &b"data"[..], ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
     one.report_on(home, response);
     let (released, _) = one.core.release(id).unwrap();
     let (key, home) = two.core.adopt(released).unwrap();

@@ -1,6 +1,8 @@
 //! Device removal in every state and during every operation.
 
-use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, Request, RequestKind, State, table};
+use cmid_proto::{
+    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, RawEvent, Request, RequestKind, State, table,
+};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, raw, to};
 
@@ -106,7 +108,7 @@ fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
     assert_eq!(fixture.state(child), State::Failed);
     // A request after the removal has no listener.
     let late = fixture.core.wants_event(channel).unwrap();
-    let request = cmid_proto::RawEvent { listener: Some(listener), ..raw(late, CmEvent::ConnectRequest, 0) };
+    let request = RawEvent { listener: Some(listener), ..raw(late, CmEvent::ConnectRequest, 0) };
     assert_eq!(fixture.report_on(channel, request), Admission::Late);
     fixture.all_well();
     assert_eq!(fixture.core.state(late), None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, IdKey, PortSpace, Request, State};
+use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, IdKey, PortSpace, Request, State};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, OK, RESOLVE, accept, cm, connect, group_addr, to};
 
@@ -135,11 +135,11 @@ fn the_private_channel_closes_with_its_id() {
 #[test]
 fn a_synchronous_id_that_cannot_be_created_leaves_nothing() {
     let mut fixture = CoreFixture::new();
-    fixture.creates(cmid_proto::PortSpace::Tcp, None).unwrap();
+    fixture.creates(PortSpace::Tcp, None).unwrap();
     let ended = fixture.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap();
     assert_eq!(ended.result.unwrap_err().call, "create_event_channel");
     assert_eq!((fixture.core.ids().count(), fixture.core.channels().count()), (0, 0));
-    fixture.creates(cmid_proto::PortSpace::Tcp, None).unwrap();
+    fixture.creates(PortSpace::Tcp, None).unwrap();
     fixture.expect_call("create_event_channel", OK);
     let ended = fixture.expect_call("create_id", Err(Errno::ENOMEM)).unwrap();
     assert_eq!(ended.result.unwrap_err().call, "create_id");
@@ -220,7 +220,7 @@ fn a_destroy_that_outlives_its_deadline_is_reported_on_the_private_channel() {
     fixture.no_call();
     fixture.passes(Duration::from_secs(1));
     assert_eq!(fixture.sees(private, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
-    assert_eq!(fixture.report(id, CmEvent::Rejected), cmid_proto::Admission::Late);
+    assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late);
 }
 
 /// The channel goes with the id, and nobody takes events from it.
@@ -233,7 +233,7 @@ fn a_destroy_that_has_waited_in_synchronous_mode_ends_without_an_event() {
     fixture.does(id, connect());
     fixture.submit(id, Request::Destroy).unwrap();
     fixture.no_call();
-    assert_eq!(fixture.report(id, CmEvent::Rejected), cmid_proto::Admission::Late);
+    assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.no_event(private);
 }

@@ -1,7 +1,9 @@
 //! A device in front of another one forwards what it does not override.
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Device as _, DeviceLayer, Drive, Errno, IdKey, Next};
-use cmid_proto::{Outcome, PortSpace, RawEvent, Transport};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, Device as _, DeviceLayer, Drive, Errno, IdKey, Next, Outcome, PortSpace, RawEvent,
+    Transport,
+};
 
 use crate::device::{LIMITS, Script, addr};
 

@@ -5,8 +5,8 @@ use std::io;
 use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason};
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, RawEvent,
-    ReceivedParam, RejectCode, RequestKind, Status, Time, memory,
+    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, PrivateData,
+    RawEvent, ReceivedParam, RejectCode, Request, RequestKind, Status, Time, memory,
 };
 
 use crate::device::{driven, report, with_an_id};
@@ -21,7 +21,7 @@ fn event(kind: EventKind, status: i32) -> Event {
         param: ReceivedParam::default(),
         datagram: None,
         group: None,
-        private_data: cmid_proto::PrivateData::EMPTY,
+        private_data: PrivateData::EMPTY,
         ack_token: None,
     }
 }
@@ -112,9 +112,9 @@ fn errors_become_io_errors_of_their_kind() {
         io::ErrorKind::ResourceBusy
     );
     let mut core = Core::new(Limits::SINGLE);
-    let channel = core.open_channel(cmid_proto::Acks::OnDelivery).unwrap().0;
+    let channel = core.open_channel(Acks::OnDelivery).unwrap().0;
     let id = IdKey::from_parts(0, 0, 1).unwrap();
-    let absent = core.begin(Time::ZERO, id, &cmid_proto::Request::Establish, Time::NEVER).unwrap_err();
+    let absent = core.begin(Time::ZERO, id, &Request::Establish, Time::NEVER).unwrap_err();
     assert_eq!(io::Error::from(absent).kind(), io::ErrorKind::NotFound);
     assert_eq!(io::Error::from(Error::from(absent)).kind(), io::ErrorKind::NotFound);
     assert_eq!(io::Error::from(Fault::Read { channel, errno: Errno::EINTR }).kind(), io::ErrorKind::Interrupted);

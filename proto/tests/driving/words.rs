@@ -306,8 +306,10 @@ struct Blank;
 
 #[test]
 fn a_chain_of_errors_prints_each_text_once() {
-    use cmid_proto::datapath::{BatchError, CreateCall, CreateError, ModifyError, ModifyReason};
-    use cmid_proto::datapath::{DrainError, PostCall, PostError, PostReason, Unpolled};
+    use cmid_proto::datapath::{
+        BatchError, CreateCall, CreateError, DrainError, ModifyError, ModifyReason, PostCall, PostError, PostReason,
+        Unpolled,
+    };
 
     let id = IdKey::from_parts(0, 5, 2).unwrap();
     let created = CreateError::new(CreateCall::CreateCq, Errno::ENOMEM.into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cmid_proto::datapath::{
-    Block, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, Part, Parts, Pool, PostReason,
+    Block, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, Parts, Pool, PostReason,
     ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason};
@@ -94,7 +94,7 @@ fn what_is_refused_comes_back_with_the_reason() {
         (part(0, 17), PostReason::OutOfRange { len: Length::new(16) }),
         (part(17, 17), PostReason::OutOfRange { len: Length::new(16) }),
         (part(3, 2), PostReason::ReversedRange),
-        (Part::from(there.take().unwrap()), PostReason::OtherPd(cmid_proto::datapath::OfPd::Mr)),
+        (Part::from(there.take().unwrap()), PostReason::OtherPd(OfPd::Mr)),
     ] {
         assert_eq!(reason(c.qp.post_send_blocks(SendWr::send(1, part)).unwrap_err()), (why, Some(1)));
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, GroupKey, IdKey, PortSpace};
+use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
 
 use crate::common::{Env, Side, ip};
@@ -115,7 +115,7 @@ impl Actor {
         };
     }
 
-    fn fetch(&mut self, channel: ChannelKey) -> Result<(), cmid_proto::Errno> {
+    fn fetch(&mut self, channel: ChannelKey) -> Result<(), Errno> {
         let Some(event) = self.side.fetch(channel) else { return Ok(()) };
         if event.listener.is_some() {
             self.ids.push(event.id);
@@ -127,12 +127,12 @@ impl Actor {
     }
 
     /// Creates a QP and posts to it at once, in any state.
-    fn attach(&mut self, id: IdKey) -> Result<(), cmid_proto::Errno> {
+    fn attach(&mut self, id: IdKey) -> Result<(), Errno> {
         let device = &mut self.side.device;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;
         let mr = pd.register([0; 16], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let mut qp = device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
+        let mut qp = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, mr.sge(0..16))?;
         let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), Remote { addr: mr.addr(), rkey: mr.rkey() }));
         let room = pd.register([0; 64], Access::LOCAL_WRITE)?;
@@ -141,7 +141,7 @@ impl Actor {
     }
 
     /// Sends a datagram from a random QP to the destination of an event.
-    fn talk(&mut self, dice: &mut Dice) -> Result<(), cmid_proto::Errno> {
+    fn talk(&mut self, dice: &mut Dice) -> Result<(), Errno> {
         let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
         let Peer { pd, qp, mr, to, .. } = &mut self.stations[at];
         qp.post_recv(3, mr.sge(0..64))?;

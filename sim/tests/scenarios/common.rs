@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::time::Duration;
 
-use cmid_proto::datapath::{DataPath, PostError, PostReason};
+use cmid_proto::datapath::{Attaching, DataPath, PostError, PostReason};
 use cmid_proto::{
     Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent,
     RejectReason,
@@ -268,8 +268,7 @@ impl Side {
         let pd = self.device.alloc_pd(id).unwrap();
         let send_cq = self.device.create_cq(id, 64).unwrap();
         let recv_cq = self.device.create_cq(id, 64).unwrap();
-        let qp =
-            self.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &send_cq, &recv_cq, caps).unwrap();
+        let qp = self.device.create_qp(Attaching::bare(id), &pd, &send_cq, &recv_cq, caps).unwrap();
         Equipment { qp, pd, send_cq, recv_cq }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Access, AhAttr, Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, GlobalRoute, OfDevice,
+    Access, AhAttr, Attaching, Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, GlobalRoute, OfDevice,
     ProtectionDomain, SharedReceiveQueue as _, SrqCaps,
 };
 use cmid_proto::memory::MemoryReason;
@@ -16,7 +15,6 @@ use crate::common::{Env, Side, ip};
 const NOTHING: Caps = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
 
 fn bound(env: &mut Env) -> IdKey {
-    
     env.client.bound(env.cc, "10.0.0.1:0")
 }
 

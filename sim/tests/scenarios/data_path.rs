@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    Attaching, CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
+    WcOpcode,
 };
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Completion, Config, Cq, QpState, Remote, Rule, WcStatus};
@@ -198,13 +199,8 @@ fn posts_are_checked() {
     assert_eq!(why(c.qp.post_recv(16, mr.sge(0..8))), Err(PostReason::QueueFull { max: 16 }));
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
-    let again = env.client.device.create_qp(
-        cmid_proto::datapath::Attaching::bare(id),
-        &c.pd,
-        &c.send_cq,
-        &c.recv_cq,
-        cmid_sim::Caps::default(),
-    );
+    let again =
+        env.client.device.create_qp(Attaching::bare(id), &c.pd, &c.send_cq, &c.recv_cq, cmid_sim::Caps::default());
     assert_eq!(again.map(|_| ()).map_err(Errno::from), Err(Errno::EINVAL));
     env.client.device.destroy_qp(id).unwrap();
     assert_eq!(env.client.device.destroy_qp(id), Err(Errno::EINVAL));

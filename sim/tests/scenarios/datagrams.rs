@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{DataPath, QueuePair};
-use cmid_proto::{Call, CmEvent, CmOption, Datagram, Errno, IdKey, PortSpace, ReceivedParam};
+use cmid_proto::{Call, CmEvent, CmOption, ConnParam, Datagram, Errno, IdKey, PortSpace, ReceivedParam};
 use cmid_sim::{Config, QpState};
 
 use crate::common::{EINVAL, Env, SECOND, Seen};
@@ -186,7 +186,7 @@ fn depths_are_not_checked_and_ports_are_separate() {
     env.server.listener(env.cs, "10.0.0.2:7");
     env.udp_listener();
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
-    let deep = cmid_proto::ConnParam { initiator_depth: 200, ..env.cp() };
+    let deep = ConnParam { initiator_depth: 200, ..env.cp() };
     assert_eq!(env.client.connect(c, deep, &[]), Ok(()));
 }
 

@@ -3,16 +3,15 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{CmEvent, Device as _, Errno, IdKey, PortSpace};
+use cmid_proto::datapath::{Attaching, DataPath};
+use cmid_proto::{ChannelKey, CmEvent, ConnParam, Device as _, Errno, IdKey, PortSpace};
 use cmid_sim::{Caps, Config, Fabric};
 
 use crate::common::{EINVAL, Env, Side, ip};
 
 /// The result of a lookup: the own address, or the status of its ADDR_ERROR.
 #[track_caller]
-fn found(side: &mut Side, on: cmid_proto::ChannelKey, id: IdKey) -> Result<SocketAddr, i32> {
+fn found(side: &mut Side, on: ChannelKey, id: IdKey) -> Result<SocketAddr, i32> {
     let seen = side.next(on);
     assert_eq!(seen.id, id);
     if seen.kind == CmEvent::AddrResolved {
@@ -272,7 +271,7 @@ fn the_link_is_known_to_who_names_it_and_to_a_child() {
     let client = side.resolved(on, "[fe80::1%2]:7");
     let own = side.local(client);
     assert_eq!((own.ip(), own.to_string().contains("%2")), (ip("fe80::1"), true));
-    side.connect(client, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
+    side.connect(client, ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
     let child = side.requested(on, listener);
     assert_eq!(side.local(child), "[fe80::1%2]:7".parse().unwrap());
     // The peer's address has the scope of the interface, so one can connect back.

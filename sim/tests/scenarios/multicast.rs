@@ -1,7 +1,7 @@
 //! Multicast groups.
 
 use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::{CmEvent, CmOption, Errno, GroupKey, IdKey, PortSpace};
+use cmid_proto::{ChannelKey, CmEvent, CmOption, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Cq, Fabric, GRH_LEN, To, WcStatus};
 
 use crate::common::{EINVAL, Env, Equipment, SECOND, Seen, Side, ip};
@@ -148,7 +148,7 @@ fn what_is_no_group_cannot_be_attached_to() {
 /// A process on its own host, with a datagram QP.
 struct Peer {
     side: Side,
-    on: cmid_proto::ChannelKey,
+    on: ChannelKey,
     id: IdKey,
     tools: Equipment,
     mr: cmid_sim::Mr,

@@ -1,6 +1,6 @@
 //! Link addresses that change under ids.
 
-use cmid_proto::{CmEvent, IdKey};
+use cmid_proto::{CmEvent, ConnParam, IdKey};
 use cmid_sim::{Config, Fabric};
 
 use crate::common::{SECOND, Seen, Side, ip};
@@ -26,13 +26,13 @@ fn the_peers_of_a_bond_see_another_neighbour() {
     let listener = server.listener(cs, "10.0.0.2:7");
     let c = client.resolved(cc, "10.0.0.2:7");
     let here = client.listener(cc, "10.0.0.1:7");
-    client.connect(c, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
+    client.connect(c, ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
     let s = server.requested(cs, listener);
     far.fail_over();
     // A connection that is not accepted gets no event.
     assert_eq!(told(|| server.fetch(cs), CmEvent::AddrChange, 0), [listener]);
     assert_eq!(told(|| client.fetch(cc), CmEvent::Unreachable, -110), [c]);
-    server.accept(s, cmid_proto::ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
+    server.accept(s, ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
     client.next(cc).is(c, CmEvent::ConnectResponse, 0);
     client.establish(c).unwrap();
     server.next(cs).is(s, CmEvent::Established, 0);

@@ -1,7 +1,7 @@
 //! Section "normal life" of the conformance scenarios.
 
 use crate::common::{Env, SECOND, Side, ip};
-use cmid_proto::{CmEvent, ConnParam};
+use cmid_proto::{Call, CmEvent, ConnParam, PortSpace};
 use cmid_sim::Config;
 
 #[test]
@@ -89,9 +89,9 @@ fn behaviour_07_parameters_are_mirrored_and_clamped() {
 fn the_ib_port_space_behaves_alike_but_checks_no_depths() {
     let mut env = Env::new();
     let (l, c) = (env.server.fresh_id(), env.client.fresh_id());
-    let port_space = cmid_proto::PortSpace::Ib;
-    env.server.call(cmid_proto::Call::CreateId { id: l, channel: env.cs, port_space }).unwrap();
-    env.client.call(cmid_proto::Call::CreateId { id: c, channel: env.cc, port_space }).unwrap();
+    let port_space = PortSpace::Ib;
+    env.server.call(Call::CreateId { id: l, channel: env.cs, port_space }).unwrap();
+    env.client.call(Call::CreateId { id: c, channel: env.cc, port_space }).unwrap();
     env.server.bind(l, "10.0.0.2:7").unwrap();
     env.server.listen(l, 1).unwrap();
     env.client.resolve_addr(c, None, "10.0.0.2:7", 100).unwrap();

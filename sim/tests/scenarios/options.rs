@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{CmEvent, CmOption, Errno};
+use cmid_proto::{CmEvent, CmOption, ConnParam, Errno};
 use cmid_sim::{Config, Flavour};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
@@ -120,9 +120,9 @@ fn the_largest_backlog_and_depths_are_the_hosts() {
     env.server.listen(l, 2).unwrap();
     let [first, second] = [0; 2].map(|_| env.client.resolved(env.cc, "10.0.0.2:7"));
     let cp = env.cp();
-    let deep = cmid_proto::ConnParam { initiator_depth: 3, ..cp };
+    let deep = ConnParam { initiator_depth: 3, ..cp };
     assert_eq!(env.client.connect(first, deep, &[]), EINVAL);
-    let most = cmid_proto::ConnParam { responder_resources: 255, initiator_depth: 255, ..cp };
+    let most = ConnParam { responder_resources: 255, initiator_depth: 255, ..cp };
     env.client.connect(first, most, &[]).unwrap();
     env.connect(second, &[]);
     env.fabric.advance_by(SECOND);
@@ -139,6 +139,6 @@ fn an_ipv4_wildcard_takes_no_ipv6() {
     let on = side.channel();
     side.listener(on, "0.0.0.0:7");
     let c = side.resolved(on, "[fd00::1]:7");
-    side.connect(c, cmid_proto::ConnParam::default(), &[]).unwrap();
+    side.connect(c, ConnParam::default(), &[]).unwrap();
     side.next(on).is(c, CmEvent::Rejected, 28);
 }

@@ -1,7 +1,7 @@
 //! Removal and addition of devices.
 
 use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, Outcome, PortSpace};
+use cmid_proto::{Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Ece, Errno, IdKey, Outcome, PortSpace};
 use cmid_sim::{Access, Completion, Config, Fabric, Host, Remote, WcStatus};
 
 use crate::common::{Env, SECOND, Side, ip, why};
@@ -171,7 +171,7 @@ fn qps_are_flushed_and_gone() {
 }
 
 /// Two hosts with an established connection between them.
-fn apart() -> (Fabric, Host, Side, Side, [cmid_proto::ChannelKey; 2], [IdKey; 3]) {
+fn apart() -> (Fabric, Host, Side, Side, [ChannelKey; 2], [IdKey; 3]) {
     let fabric = Fabric::new(Config::default());
     let far = fabric.host(&[ip("10.0.0.2")]);
     let mut client = Side::new(&fabric.host(&[ip("10.0.0.1")]));
@@ -179,9 +179,9 @@ fn apart() -> (Fabric, Host, Side, Side, [cmid_proto::ChannelKey; 2], [IdKey; 3]
     let (cc, cs) = (client.channel(), server.channel());
     let listener = server.listener(cs, "0.0.0.0:7");
     let c = client.resolved(cc, "10.0.0.2:7");
-    client.connect(c, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
+    client.connect(c, ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
     let s = server.requested(cs, listener);
-    server.accept(s, cmid_proto::ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
+    server.accept(s, ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
     client.next(cc).is(c, CmEvent::ConnectResponse, 0);
     client.establish(c).unwrap();
     server.next(cs).is(s, CmEvent::Established, 0);
@@ -206,14 +206,14 @@ fn a_wildcard_listener_takes_to_the_device_that_comes() {
     far.remove_device();
     server.next(cs).is(s, CmEvent::DeviceRemoval, 0);
     let again = client.resolved(cc, "10.0.0.2:7");
-    let param = cmid_proto::ConnParam { qp_num: 7, ..Default::default() };
+    let param = ConnParam { qp_num: 7, ..Default::default() };
     client.connect(again, param, &[]).unwrap();
     client.quiet(cc, SECOND);
     server.quiet(cs, SECOND);
     far.add_device();
     // The client's next attempt.
     let new = server.requested(cs, l);
-    server.accept(new, cmid_proto::ConnParam { qp_num: 8, ..Default::default() }, &[]).unwrap();
+    server.accept(new, ConnParam { qp_num: 8, ..Default::default() }, &[]).unwrap();
     client.next(cc).is(again, CmEvent::ConnectResponse, 0);
     // The ids of the removed device stay unusable, and their addresses are free.
     assert_eq!(server.disconnect(s), ENXIO);

@@ -1,9 +1,8 @@
 //! Shared receive queues: what a simulated device can be told to do, and what soft-RoCE does not show.
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
-    SrqCaps,
+    Attaching, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
+    SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::{CmEvent, Datagram, Errno, ErrorWith, IdKey};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, GRH_LEN, PdState, Qp, To, WcStatus};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    AhAttr, CompletionQueue, DataPath, GlobalRoute, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain,
+    QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::{Datagram, Errno, IdKey, PortSpace};
+use cmid_proto::{ConnParam, Datagram, Errno, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Latency, Mr, Rule, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, ip, why};
@@ -206,7 +206,7 @@ fn a_larger_mtu_lets_larger_datagrams_through_also_over_ipv6() {
     });
     server.listener_in(PortSpace::Udp, cs, "[fd00::2]:7");
     let c = client.resolved_in(PortSpace::Udp, cc, "[fd00::2]:7");
-    let cp = cmid_proto::ConnParam::default();
+    let cp = ConnParam::default();
     client.connect(c, cp, &[]).unwrap();
     let s = server.next(cs).id;
     let (mut c_qp, mut s_qp) = (client.qp(c), server.qp(s));

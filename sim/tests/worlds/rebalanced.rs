@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device, IdKey, PortSpace, Time};
+use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, IdKey, PortSpace, Time};
 use cmid_sim::{Node, Program, SimDevice, Turn};
 
 use crate::server::{PARAM, PORT};
@@ -47,7 +47,7 @@ impl Rebalanced {
                 if event.kind == CmEvent::ConnectRequest {
                     self.children += 1;
                     // It fails if the client has gone.
-                    let param = cmid_proto::ConnParam { qp_num: 77, ..PARAM };
+                    let param = ConnParam { qp_num: 77, ..PARAM };
                     let _ = self.device.call(&Call::Accept { id: child, param }, &[]);
                 }
             }

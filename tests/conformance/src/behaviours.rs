@@ -157,7 +157,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(81, "ibv_rereg_mr of a provider without it: ERR_INPUT, or ERR_CMD and EOPNOTSUPP; nothing changes")
         .but("bad arguments are refused before the library is asked"),
     behaviour(82, "the kernel's rxe re-registers: the old PD deallocates, the new one does not, rights change")
-        .also(&["tests/kernel/src/rereg/domains.rs::moved", "tests/kernel/src/rereg/rights.rs::reading"])
+        .also(&["tests/kernel/src/rereg/domains.rs::moved"])
         .but("Linux 6.1 cannot; 6.12 is asked by a library for tests, as rdma-core does not"),
     behaviour(83, "a bound window: the MR and the PD stay until it is gone"),
     behaviour(84, "ibv_dealloc_pd: EBUSY while anything refers to the PD, and it lives on")
@@ -201,10 +201,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .also(&["sim/src/data/fork.rs::overlapping_ranges_keep_what_they_share"])
         .but("not applicable to a driver: advice has no effect that it could see"),
     behaviour(106, "rereg rule 9: traffic by old keys, rights and PDs fails")
-        .also(&[
-            "tests/kernel/src/rereg/domains.rs::away_from_the_own_qp",
-            "sim/tests/scenarios/memory/reach.rs::what_is_under_way_is_checked_when_it_arrives",
-        ])
+        .also(&["sim/tests/scenarios/memory/reach.rs::what_is_under_way_is_checked_when_it_arrives"])
         .but("posted work requests pin their memory, so that nothing of this happens to them"),
     behaviour(107, "rereg rule 10: a failed MR must be deregistered, and can be, once"),
     behaviour(108, "kernel check 1: a driver without the method, EOPNOTSUPP before anything"),

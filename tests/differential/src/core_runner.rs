@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{
-    AckToken, Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, GroupKey, IdKey, Limits, Next, Progress, Time,
+    AckToken, Acks, ChannelKey, CmEvent, Drive, Ece, Errno, Error, Event, GroupKey, IdKey, Limits, Next, Progress, Time,
 };
 
 use crate::address::{Endpoint, Ip, Numbers};
@@ -162,7 +162,7 @@ impl<D: DataPath> CoreRunner<D> {
             }
             Action::SetOption { id, option } => ("set_option", drive.set_option(key(id)?, option.into())),
             Action::SetEce { id, options } => {
-                ("set_local_ece", drive.set_ece(key(id)?, cmid_proto::Ece { vendor_id: 0x1234, options }))
+                ("set_local_ece", drive.set_ece(key(id)?, Ece { vendor_id: 0x1234, options }))
             }
             Action::Migrate { id, to } => {
                 let to = match to {

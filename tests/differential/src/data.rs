@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Access, Block, Caps, CreateError, DataPath, Memory, Pool, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
+    Access, Attaching, Block, Caps, CreateError, DataPath, Memory, Pool, QpState, Remote, SendOp, SendWr, Sge, SrqCaps,
+    prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
 use cmid_proto::{Errno, ErrorWith};

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
+use cmid_proto::datapath::{Attaching, DataPath};
+use cmid_proto::{Call, ChannelKey, CmEvent, Ece, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::address::{Endpoint, Ip, Numbers};
 use crate::data::{Data, DataStep, Published};
@@ -185,7 +184,7 @@ impl<D: DataPath> DeviceRunner<D> {
             }
             Action::SetOption { id, option } => Call::SetOption { id: id_key(id)?, option: option.into() },
             Action::SetEce { id, options } => {
-                let ece = cmid_proto::Ece { vendor_id: 0x1234, options };
+                let ece = Ece { vendor_id: 0x1234, options };
                 Call::SetEce { id: id_key(id)?, ece }
             }
         };

@@ -1,8 +1,7 @@
 //! The runner of one side, and what both kinds of runners use.
 
 use cmid_proto::ConnParam;
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, CreateError, DataPath};
+use cmid_proto::datapath::{Attaching, Caps, CreateError, DataPath};
 
 use crate::address::Numbers;
 use crate::program::{Action, Offer, Slot};

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use cmid_harness::{Acked, Check, Env, Failure, Fixture, Side, TestDevice};
-use cmid_proto::{Acks, Drive, Error, Event, IdKey, Observer, Poller, PortSpace, Time};
+use cmid_proto::{Acks, Drive, Errno, Error, Event, IdKey, Observer, Poller, PortSpace, Time};
 
 use crate::{Link, Usage};
 
@@ -332,7 +332,7 @@ fn is_event(line: &str) -> bool {
 pub(crate) fn in_brief(event: &Event) -> String {
     match event.status {
         0 => event.kind.to_string(),
-        status if status < 0 => format!("{} (-{})", event.kind, cmid_proto::Errno(-status)),
+        status if status < 0 => format!("{} (-{})", event.kind, Errno(-status)),
         reason => format!("{} (reason {reason})", event.kind),
     }
 }

@@ -3,9 +3,8 @@
 use std::fmt::Debug;
 
 use cmid_proto::ErrorWith;
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Caps, CreateError, DataPath, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered,
+    Attaching, Caps, CreateError, DataPath, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered,
 };
 use cmid_proto::memory::{Access, Change, MemoryError, Policy, Returned, Way};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::Duration;
 
-use cmid_proto::datapath::{Access, Caps, QpParts, Remote, RnrTimer, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Caps, QpAttrs, QpParts, Remote, RnrTimer, SendWr, prelude::*};
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
-use cmid_proto::{Acks, ChannelKey, ConnParam, Drive, Event, IdKey, Limits, PortSpace, Time};
+use cmid_proto::{Acks, ChannelKey, ConnParam, Drive, Errno, Event, IdKey, Limits, PortSpace, Time};
 use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
 use cmid_verbs::OpenError;
 
@@ -253,7 +253,7 @@ fn data_path() -> Vec<String> {
     let caps = Caps { max_inline: 1024, ..Caps::default() };
     texts.push(text(&world.near.drive.qp(id).caps(caps).attach().unwrap_err()));
     let (caps, timer) = (Caps { max_recv_wr: 1, ..Caps::default() }, RnrTimer::at_least(Duration::from_millis(1)));
-    let attrs = cmid_proto::datapath::QpAttrs { min_rnr_timer: Some(timer), ..Default::default() };
+    let attrs = QpAttrs { min_rnr_timer: Some(timer), ..Default::default() };
     let mut made: Made = world.near.drive.qp(id).caps(caps).attrs(attrs).attach().unwrap();
     let error = made.pd.register(vec![0; 2 << 20], Access::LOCAL_WRITE).unwrap_err();
     texts.push(text(&error));
@@ -278,7 +278,7 @@ fn opening() -> Vec<String> {
         OpenError::NoLibrary("libibverbs.so.1: cannot open shared object file: No such file or directory".to_owned()),
         OpenError::NoDevice,
         OpenError::WaitsForIbacm("/run/ibacm.sock".into()),
-        OpenError::WriteRefused(cmid_proto::Errno::EACCES),
+        OpenError::WriteRefused(Errno::EACCES),
     ];
     errors.iter().map(text).collect()
 }

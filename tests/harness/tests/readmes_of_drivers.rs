@@ -12,8 +12,9 @@ use cmid_epoll::{Epoll, Interest};
 use cmid_harness::sim_host as host;
 use cmid_mio::{Mio, Tokens};
 use cmid_proto::datapath::{Caps, QpParts, WcStatus, prelude::*};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, EventKind, IdKey, Limits};
-use cmid_proto::{Poller, PortSpace, RequestKind};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, EventKind, IdKey, Limits, Poller, PortSpace, RequestKind,
+};
 use cmid_sim::{Cq, Host, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
 

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_proto::ConnParam;
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Access, Caps, CreateError, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, prelude::*};
 use cmid_verbs::{Backend, Cq, Mr, Pd, Qp, Verbs};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;

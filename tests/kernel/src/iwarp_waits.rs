@@ -11,8 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Options};
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, CreateError, prelude::*};
+use cmid_proto::datapath::{Attaching, Caps, CreateError, prelude::*};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, EventKind, IdKey, Limits, Next, PortSpace, Time};
 use cmid_verbs::{Backend, Cq, Pd, Qp, Verbs};
 

@@ -1,4 +1,4 @@
-//! Whole connections on the kernel's own interface, without librdmacm: connect, accept, reject, disconnect.
+//! What forked children do to connections on the kernel's own interface, and the scope of a link-local peer.
 //!
 //! Run it by `cargo xtask softroce -- target/debug/kernel-cm`. It needs a device with the address 10.99.0.1.
 #![expect(unsafe_code, reason = "fork(2)")]
@@ -20,18 +20,6 @@ type Device = Drive<KernelCm>;
 const FAR: Time = Time(3_600_000_000_000);
 
 fn main() -> Done {
-    let mut drive = Drive::new(KernelCm::open(16)?, Limits::default());
-    let (server, client) = (drive.open_channel(Acks::OnDelivery)?, drive.open_channel(Acks::OnDelivery)?);
-    let peer = SocketAddr::from(([10, 99, 0, 1], 7999));
-    let listener = drive.create_id(Some(server), PortSpace::Tcp)?;
-    drive.bind(listener, peer)?;
-    drive.listen(listener, 16)?;
-    for round in 0..100 {
-        connection(&mut drive, server, client, peer, round)?;
-    }
-    rejection(&mut drive, server, client, peer)?;
-    drive.destroy_now(listener)?;
-    println!("100 connections and 1 rejection");
     let took = dropped_while_a_child_lives()?;
     println!(
         "with the descriptors in a forked child: a dropped device ends its connection after {took:?}, and its listener"
@@ -194,38 +182,4 @@ fn resolved(drive: &mut Device, client: ChannelKey, peer: SocketAddr) -> Done<Id
     let _ = expect(drive, client, CmEvent::RouteResolved)?;
     assert_eq!(drive.device().peer_addr(id)?, peer);
     Ok(id)
-}
-
-fn connection(drive: &mut Device, server: ChannelKey, client: ChannelKey, peer: SocketAddr, round: u32) -> Done {
-    let id = resolved(drive, client, peer)?;
-    let param = |qp_num| ConnParam { qp_num, ..ConnParam::default() };
-    drive.connect(id, param(100_000 + round), b"hello", FAR)?;
-    let request = expect(drive, server, CmEvent::ConnectRequest).map_err(|e| format!("connection {round}: {e}"))?;
-    assert_eq!(&request.private_data[..5], b"hello");
-    assert_eq!((request.param.0.qp_num, request.param.0.initiator_depth), (100_000 + round, 16));
-    let child = request.id;
-    drive.accept(child, param(200_000 + round), b"welcome", FAR)?;
-    let response = expect(drive, client, CmEvent::ConnectResponse)?;
-    assert_eq!(&response.private_data[..7], b"welcome");
-    drive.establish(id)?;
-    let _ = expect(drive, server, CmEvent::Established)?;
-    drive.disconnect(id, FAR)?;
-    let _ = expect(drive, server, CmEvent::Disconnected)?;
-    drive.disconnect(child, FAR)?;
-    let _ = expect(drive, client, CmEvent::Disconnected)?;
-    drive.destroy_now(id)?;
-    drive.destroy_now(child)?;
-    Ok(())
-}
-
-fn rejection(drive: &mut Device, server: ChannelKey, client: ChannelKey, peer: SocketAddr) -> Done {
-    let id = resolved(drive, client, peer)?;
-    drive.connect(id, ConnParam { qp_num: 300_000, ..ConnParam::default() }, &[], FAR)?;
-    let child = expect(drive, server, CmEvent::ConnectRequest)?.id;
-    drive.reject(child, b"no")?;
-    let rejected = expect(drive, client, CmEvent::Rejected)?;
-    assert_eq!((rejected.status, &rejected.private_data[..2]), (28, &b"no"[..]));
-    drive.destroy_now(id)?;
-    drive.destroy_now(child)?;
-    Ok(())
 }

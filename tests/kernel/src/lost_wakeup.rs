@@ -12,9 +12,8 @@
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
-use std::ptr;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{ptr, thread};
 
 use libc::{c_int, epoll_event, pollfd, sockaddr_in};
 use rdma_sys::{

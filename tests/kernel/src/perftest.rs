@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_blocking::{Connection, Error, Listener, Options};
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Access, Caps, Completion, CreateError, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, SendWr, prelude::*};
 use cmid_proto::{ConnParam, Errno};
 use cmid_verbs::{Backend, Cq, Mr, Pd, Qp, Verbs};
 

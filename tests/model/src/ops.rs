@@ -7,14 +7,13 @@ use std::collections::BTreeSet;
 
 use cmid_proto::info::Counters;
 use cmid_proto::{
-    AckToken, Begun, Call, ChannelKey, CmEvent, Core, Error, ErrorWith, EventKind, Flow, GroupKey, IdKey, Limits,
+    AckToken, Admission, Begun, Call, ChannelKey, CmEvent, Core, Error, ErrorWith, EventKind, Flow, GroupKey, IdKey, Limits,
     Progress, RawEvent, Released, Request, State, Time,
 };
 
 use crate::input::Input;
 use crate::say::say;
-use crate::script;
-use crate::taken;
+use crate::{script, taken};
 
 /// Keys that are remembered, the newest first to be chosen from.
 const REMEMBERED: usize = 16;
@@ -224,7 +223,7 @@ impl World {
         let admission = side.core.handle_event(on, raw);
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
         remember(&mut self.ids, id);
-        if !matches!(admission, Ok(cmid_proto::Admission::Known | cmid_proto::Admission::Child(_))) {
+        if !matches!(admission, Ok(Admission::Known | Admission::Child(_))) {
             assert_eq!(side.core.activity(), activity, "{raw:?} was not admitted, and is news");
             // A request that cannot be answered brings an id, which is destroyed.
             let more = side.core.ids().count() - before;

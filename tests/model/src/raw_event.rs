@@ -10,9 +10,8 @@ use cmid_proto::{
 };
 
 use crate::input::Input;
-use crate::script;
-use crate::taken;
 use crate::well::{follow_well, well};
+use crate::{script, taken};
 
 /// Runs the input.
 pub fn run(data: &[u8]) {

@@ -1,7 +1,6 @@
 //! A CQ has room for the completions of all work requests of the queues that report to it.
 
-use cmid_proto::datapath::CqRoom;
-use cmid_proto::datapath::{CompletionQueue, DataPath, ProtectionDomain, QueuePair};
+use cmid_proto::datapath::{CompletionQueue, CqRoom, DataPath, ProtectionDomain, QueuePair};
 use cmid_sim::{Caps, Completion, Cq, Qp};
 
 use super::*;

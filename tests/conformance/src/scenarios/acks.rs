@@ -7,10 +7,10 @@ use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
+use cmid_proto::{AckToken, Acks, Call, CmEvent, Device, Errno, EventKind, IdKey, PortSpace, Progress, State, Time};
 
 /// An id of the client with ROUTE_RESOLVED delivered and not acked.
-fn owing<L: Env>(b: &mut Fixture<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::AckToken)> {
+fn owing<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, AckToken)> {
     let id = b.addr_resolved()?;
     b.client.drive().resolve_route(id, Time::NEVER)?;
     let channel = b.client.channel;

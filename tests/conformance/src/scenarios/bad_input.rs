@@ -6,7 +6,9 @@ use std::time::Duration;
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
-use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, RequestKind, State, Time};
+use cmid_proto::{
+    Call, CmEvent, CmOption, Device, Errno, Error, EventKind, PortSpace, Refused, RequestKind, State, Time,
+};
 
 pub(super) fn behaviour_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let net = b.net();
@@ -40,7 +42,7 @@ pub(super) fn behaviour_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 pub(super) fn behaviour_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.idle()?;
     b.client.drive().listen(id, 0)?;
-    let local = cmid_proto::Device::local_addr(b.client.drive().device(), id)?;
+    let local = Device::local_addr(b.client.drive().device(), id)?;
     ensure(local.port() != 0, || format!("listens on {local}"))?;
     fails("listen again", b.client.drive().listen(id, 0), Errno::EINVAL)
 }

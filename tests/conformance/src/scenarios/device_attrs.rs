@@ -7,7 +7,7 @@ use cmid_harness::fixture::{DeviceOf, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
     AhAttr, Atomics, Capacity, Caps, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
-    MemoryRegion, Odp, PortState, PostReason, ProtectionDomain, QueuePair, SendWr, To, WcStatus,
+    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, To, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey, PortSpace};
@@ -97,7 +97,7 @@ pub(super) fn a_datagram_that_is_too_long_for_the_path_is_refused<L: Env>(b: &mu
     let to = To { ah: &ah, qp_num: end.qp.num(), qkey: QKEY };
     let refused = Err(PostReason::DatagramTooLong { len: mtu + 1, mtu });
     let whole = mtu as usize;
-    let reason = |posted: Result<(), cmid_proto::datapath::PostError>| posted.map_err(|error| error.reason());
+    let reason = |posted: Result<(), PostError>| posted.map_err(|error| error.reason());
     same("a byte too many", reason(end.qp.post_send(SendWr::send_to(1, mr.sge(0..whole + 1), to))), refused)?;
     let two = [mr.sge(0..whole), mr.sge(0..1)];
     same("in two ranges", reason(end.qp.post_send(SendWr::send_to(1, two, to))), refused)?;

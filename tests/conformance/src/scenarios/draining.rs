@@ -7,7 +7,7 @@ use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::{CqOf, EndOf, SOON, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
-    Capacity, Completion, CompletionQueue, CreateReason, DataPath, Drain, DrainError, Draining, MemoryRegion,
+    Capacity, Caps, Completion, CompletionQueue, CreateReason, DataPath, Drain, DrainError, Draining, MemoryRegion,
     PostReason, QpState, QueuePair, SendWr, Unpolled, WcStatus,
 };
 use cmid_proto::memory::Access;
@@ -89,7 +89,7 @@ pub(super) fn a_qp_is_drained_after_its_disconnect<L: Env>(b: &mut Fixture<'_, L
 }
 
 pub(super) fn a_drain_ends_with_its_deadline<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let mut link = Link::open(b, cmid_proto::datapath::Caps { max_send_wr: 2, ..test_caps() })?;
+    let mut link = Link::open(b, Caps { max_send_wr: 2, ..test_caps() })?;
     let ((client, _), (mr, to)) = ((&mut link.ends.0, &mut link.ends.1), (&link.mrs.0, &link.mrs.1));
     // A queue full of unsignaled requests has no room for another one.
     for n in 1..3 {

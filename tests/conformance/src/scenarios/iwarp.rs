@@ -8,8 +8,8 @@ use cmid_harness::{Check, Disturbance, Env, Fixture, Speed};
 use cmid_proto::datapath::{MemoryRegion, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::Access;
 use cmid_proto::{
-    Acks, Call, CmEvent, ConnParam, Errno, Error, EventKind, IdKey, PortSpace, Progress, RefuseReason, Refused,
-    RejectReason, Request, State, Time, Transport,
+    Acks, Call, CmEvent, ConnParam, Errno, Error, EventKind, IdKey, PortSpace, Progress, ReceivedParam, RefuseReason,
+    Refused, RejectReason, Request, State, Time, Transport,
 };
 
 use super::disturbed::is_ended;
@@ -75,7 +75,7 @@ fn requested<L: Env>(b: &mut Fixture<'_, L>, data: &[u8]) -> Check<(IdKey, IdKey
     b.connect(client, data)?;
     let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     same("the request's private data", &request.private_data[..], data)?;
-    let param = ConnParam { responder_resources: 1, initiator_depth: 1, ..cmid_proto::ReceivedParam::default().0 };
+    let param = ConnParam { responder_resources: 1, initiator_depth: 1, ..ReceivedParam::default().0 };
     same("the request's parameters", *request.param, param)?;
     Ok((client, request.id))
 }
@@ -133,7 +133,7 @@ fn iwarp_both_sides_see_the_depths_of_the_accepting_side<L: Env>(b: &mut Fixture
     let depths = |responder_resources, initiator_depth| ConnParam {
         responder_resources,
         initiator_depth,
-        ..cmid_proto::ReceivedParam::default().0
+        ..ReceivedParam::default().0
     };
     b.client.drive().connect(client, depths(7, 0), &[], Time::NEVER)?;
     let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;

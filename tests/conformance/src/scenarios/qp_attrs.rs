@@ -11,7 +11,7 @@ use cmid_proto::datapath::{
     WcStatus,
 };
 use cmid_proto::memory::Access;
-use cmid_proto::{ConnParam, Time};
+use cmid_proto::{CmEvent, ConnParam, Time};
 
 use super::data_path::Link;
 use super::memory::{deregister, register};
@@ -90,12 +90,12 @@ pub(super) fn attributes_are_chosen_before_the_connect_and_the_accept<L: Env>(b:
     let mut client = b.end(Side::Client, client_id, &pds.0, test_caps())?;
     choose(&mut client, 0)?;
     b.client.drive().connect(client_id, param, &[], Time::NEVER)?;
-    let server_id = b.expect_any(Side::Server, cmid_proto::CmEvent::ConnectRequest)?.id;
+    let server_id = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     let mut server = b.end(Side::Server, server_id, &pds.1, test_caps())?;
     choose(&mut server, 1)?;
     b.server.drive().accept(server_id, param, &[], Time::NEVER)?;
-    b.expect_any(Side::Client, cmid_proto::CmEvent::Established)?;
-    b.expect_any(Side::Server, cmid_proto::CmEvent::Established)?;
+    b.expect_any(Side::Client, CmEvent::Established)?;
+    b.expect_any(Side::Server, CmEvent::Established)?;
     same("both sides", by_library[0], by_library[1])?;
     if !by_library[0] {
         same("the client's", client.qp.attrs()?, chosen)?;

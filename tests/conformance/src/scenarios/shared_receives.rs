@@ -7,9 +7,9 @@ use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{DeviceOf, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Capacity, CompletionQueue, CreateError, CreateReason,
-    DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue,
-    SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Capacity, Caps, CompletionQueue, CreateError,
+    CreateReason, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QpState, QueuePair, SendWr,
+    SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{CmEvent, Errno, ErrorWith, IdKey, Time};
@@ -277,7 +277,7 @@ pub(super) fn a_cq_has_room_for_an_srq_once<L: Env>(b: &mut Fixture<'_, L>) -> C
     let pd = b.pd(Side::Client)?;
     let [srq, other] = [pd.create_srq(CAPS)?, pd.create_srq(CAPS)?];
     let [one, two, three] = [b.resolved()?, b.resolved()?, b.resolved()?];
-    let caps = cmid_proto::datapath::Caps { max_send_wr: 2, ..test_caps() };
+    let caps = Caps { max_send_wr: 2, ..test_caps() };
     let cq = b.client.drive().device_mut().create_cq(one, 8)?;
     let depth = cq.room().depth();
     let mut create = |id, srq: &SrqOf<L>, caps| {
@@ -292,7 +292,7 @@ pub(super) fn a_cq_has_room_for_an_srq_once<L: Env>(b: &mut Fixture<'_, L>) -> C
     let second = create(two, &srq, caps).map_err(Failure)?;
     same("the second one", cq.room().reserved(), 8)?;
     // A provider may have made the CQ larger. Three entries are left at most.
-    let most = cmid_proto::datapath::Caps { max_send_wr: (depth - 8).saturating_sub(3), ..caps };
+    let most = Caps { max_send_wr: (depth - 8).saturating_sub(3), ..caps };
     let full = create(three, &other, most);
     ensure(full.as_ref().is_err_and(|error| error.contains("EOVERFLOW")), || format!("{:?}", full.map(drop)))?;
     same("a QP too many", cq.room().reserved(), 8)?;

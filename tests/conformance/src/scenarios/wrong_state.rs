@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture};
-use cmid_proto::table;
 use cmid_proto::{
-    Acks, Call, CmEvent, CmOption, Device, Errno, IdKey, RefuseReason, Refused, RejectReason, Request, RequestKind,
-    Service, State, Time,
+    Acks, Call, CmEvent, CmOption, ConnParam, Device, Errno, IdKey, RefuseReason, Refused, RejectReason, Request,
+    RequestKind, Service, State, Time, table,
 };
 
 use crate::scenarios::states::all_states;
@@ -44,13 +43,7 @@ pub(super) fn every_refusal_is_the_devices_own<L: Env>(b: &mut Fixture<'_, L>) -
 }
 
 /// The device call of a request. `None` for requests that are no single call or need a QP.
-fn bare(
-    request_kind: RequestKind,
-    id: IdKey,
-    here: SocketAddr,
-    there: SocketAddr,
-    param: cmid_proto::ConnParam,
-) -> Option<Call> {
+fn bare(request_kind: RequestKind, id: IdKey, here: SocketAddr, there: SocketAddr, param: ConnParam) -> Option<Call> {
     match request_kind {
         RequestKind::Bind => Some(Call::Bind { id, addr: here }),
         RequestKind::ResolveAddr => Some(Call::ResolveAddr { id, src: None, dst: there, timeout_ms: 1000 }),

@@ -1,6 +1,6 @@
 //! The explored worlds.
 
-use cmid_proto::Acks;
+use cmid_proto::{Acks, Limits};
 
 use super::scene::{Role, Scene};
 use super::witness::Witness;
@@ -61,7 +61,7 @@ pub const MOVERS_FULL: Scene = Scene {
     name: "movers-full",
     target: "2 ids x 2 channels x 2 events, acked on delivery, where the core has room for one",
     channels: &[Acks::OnDelivery, Acks::OnDelivery],
-    limits: cmid_proto::Limits { events: 1, ..Scene::PLAIN.limits },
+    limits: Limits { events: 1, ..Scene::PLAIN.limits },
     shows: &[Witness::NoRoom, Witness::MovedWithUnread, Witness::MovedWithUndelivered],
     ..MOVERS
 };

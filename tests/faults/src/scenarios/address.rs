@@ -61,9 +61,7 @@ faults! { "An address is removed, and comes back";
         ]),
     ] |s| { lost(s, Side::Server, Phase::RouteResolved) }
     servers_address_lost_with_a_request_read [Epoll Fast 90] "the server's, with a request that is not answered" => [
-        Always(&[
-            "server: accept: EINVAL", "all is well again", "server: CONNECT_REQUEST", FINE, STANDS,
-        ]),
+        Always(&["server: accept: EINVAL", "all is well again", "server: CONNECT_REQUEST", FINE, STANDS]),
     ] |s| { lost(s, Side::Server, Phase::Requested) }
     servers_address_lost_while_connected [Epoll Fast 90] "the server's, with a connection that stands" => [
         Always(&[

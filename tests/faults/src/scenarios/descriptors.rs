@@ -66,9 +66,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_listener [All Fast 60] "an id is to listen" => [
-        Always(&[
-            "listen: EMFILE", "the id is bound", "with descriptors again: listen: ok", STANDS,
-        ]),
+        Always(&["listen: EMFILE", "the id is bound", "with descriptors again: listen: ok", STANDS]),
     ] |s| {
         let (address, channel) = (s.b.address, s.b.server.channel);
         let drive = s.b.server.drive();
@@ -114,9 +112,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.anew()
     }
     no_descriptor_for_a_queue_pair [Epoll Fast 60] "a CQ and a QP are made" => [
-        Always(&[
-            "create_cq and create_qp: EMFILE", "with descriptors again: create_cq and create_qp: ok",
-        ]),
+        Always(&["create_cq and create_qp: EMFILE", "with descriptors again: create_cq and create_qp: ok"]),
     ] |s| {
         let id = s.b.listen().and_then(|_| s.b.resolved())?;
         let pd = s.b.pd(Side::Client)?;
@@ -158,9 +154,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
     no_descriptor_for_a_resolved_device [Epoll Fast 60] "an address resolves to a device that the process has not opened yet" => [
         Always(&["resolve_addr: ok"]),
         Backend { librdmacm: "client: ADDR_ERROR (-EPERM)", kernel: "client: ADDR_RESOLVED" },
-        Always(&[
-            "with descriptors again", "another id: resolve_addr: ok", "client: ADDR_RESOLVED", STANDS,
-        ]),
+        Always(&["with descriptors again", "another id: resolve_addr: ok", "client: ADDR_RESOLVED", STANDS]),
     ] |s| {
         let channel = s.b.client.channel;
         let drive = s.b.client.drive();

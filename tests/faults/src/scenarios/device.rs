@@ -30,21 +30,15 @@ faults! { "The client's RDMA device is deleted, and added again";
         RECOVERED,
     ] |s| { gone(s, Phase::Requested) }
     device_gone_with_an_answer_unread [Epoll Fast 60] "with an answer that the client has not read" => [
-        Always(&[
-            "server: REJECTED (reason 28)", "client: looks", "client: CONNECT_RESPONSE, DEVICE_REMOVAL",
-        ]),
+        Always(&["server: REJECTED (reason 28)", "client: looks", "client: CONNECT_RESPONSE, DEVICE_REMOVAL"]),
         RECOVERED,
     ] |s| { gone(s, Phase::Accepted) }
     device_gone_with_an_answer_read [Epoll Fast 60] "with an answer that is not confirmed" => [
-        Always(&[
-            "client: DEVICE_REMOVAL", "server: REJECTED (reason 28)", "client: establish: refused, ENXIO",
-        ]),
+        Always(&["client: DEVICE_REMOVAL", "server: REJECTED (reason 28)", "client: establish: refused, ENXIO"]),
         RECOVERED,
     ] |s| { gone(s, Phase::Responded) }
     device_gone_while_connected [All Fast 60] "with a connection that stands" => [
-        Always(&[
-            "client: DEVICE_REMOVAL", "server: DISCONNECTED", "client: disconnect: refused, ENXIO",
-        ]),
+        Always(&["client: DEVICE_REMOVAL", "server: DISCONNECTED", "client: disconnect: refused, ENXIO"]),
         RECOVERED,
     ] |s| { gone(s, Phase::Connected) }
     device_gone_while_disconnecting [Epoll Fast 60] "with a disconnect that is not answered" => [

@@ -71,9 +71,7 @@ faults! { "The peer is killed (SIGKILL)";
         Always(&["it is killed", "client: REJECTED (reason 28)", "client: disconnect: ok", STANDS]),
     ] |s| { server(s, Phase::Requested) }
     server_killed_with_its_answer_unread [Epoll Fast 60] "a server whose answer is unread" => [
-        Always(&[
-            "it is killed", "client: CONNECT_RESPONSE, REJECTED (reason 28)", "client: disconnect: ok", STANDS,
-        ]),
+        Always(&["it is killed", "client: CONNECT_RESPONSE, REJECTED (reason 28)", "client: disconnect: ok", STANDS]),
     ] |s| { server(s, Phase::Accepted) }
     server_killed_with_its_answer_read [Epoll Fast 60] "a server whose answer is not confirmed" => [
         Always(&[

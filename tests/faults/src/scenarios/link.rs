@@ -66,9 +66,7 @@ faults! { "The client's link goes down, and comes up again";
         Always(&[NONE]),
     ] |s| { down(s, Phase::Disconnecting) }
     link_down_for_a_moment [Epoll Fast 90] "with a connection that stands, for a moment only" => [
-        Always(&[
-            "client: disconnect: ok", "client: DEADLINE_PASSED(disconnect)", "server: DISCONNECTED",
-        ]),
+        Always(&["client: disconnect: ok", "client: DEADLINE_PASSED(disconnect)", "server: DISCONNECTED"]),
     ] |s| {
         let (ids, link) = (s.reach(Phase::Connected)?, s.link);
         link.down(Side::Client)?;

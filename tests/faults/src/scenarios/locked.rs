@@ -43,9 +43,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         s.anew()
     }
     no_locked_memory_to_register_anew [Epoll Fast 60] "memory is re-registered by a new registration, to a larger buffer" => [
-        Always(&[
-            "reregister: ENOMEM", "the new buffer: comes back", "the registration: Registered, 40 KiB", STANDS,
-        ]),
+        Always(&["reregister: ENOMEM", "the new buffer: comes back", "the registration: Registered, 40 KiB", STANDS]),
     ] |s| {
         let pd = s.b.pd(Side::Client)?;
         let own = pd.clone();

@@ -35,9 +35,7 @@ faults! { "Messages of the connection manager are lost";
         stands(s, client, server)
     }
     req_always [All Fast 60] "every REQ" => [
-        Always(&[
-            "client: DEADLINE_PASSED(connect)", "client: destroy: ok", "all is well again", STANDS,
-        ]),
+        Always(&["client: DEADLINE_PASSED(connect)", "client: destroy: ok", "all is well again", STANDS]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
         s.b.listen()?;
@@ -50,9 +48,7 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     mra_once [Epoll Fast 60] "the first MRA, while the server takes its time" => [
-        Always(&[
-            "it is lost", "server: accept: ok", "client: CONNECT_RESPONSE", "server: ESTABLISHED",
-        ]),
+        Always(&["it is lost", "server: accept: ok", "client: CONNECT_RESPONSE", "server: ESTABLISHED"]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
         let ids = s.reach(Phase::Requested)?;
@@ -61,9 +57,7 @@ faults! { "Messages of the connection manager are lost";
         accepted_late(s, ids.client, ids.server)
     }
     mra_always [Epoll Fast 60] "every MRA, while the server takes its time" => [
-        Always(&[
-            "server: accept: ok", "client: CONNECT_RESPONSE", "server: ESTABLISHED", "all is well again", STANDS,
-        ]),
+        Always(&["server: accept: ok", "client: CONNECT_RESPONSE", "server: ESTABLISHED", "all is well again", STANDS]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
         let ids = s.reach(Phase::Requested)?;
@@ -161,9 +155,7 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, 0..=124)?;
         always(s, loss)
     }
-    rtu_once [Epoll Fast 60] "the first RTU" => [
-        Always(&["it is lost", "server: ESTABLISHED, after 3 to 25 s"]),
-    ] |s| {
+    rtu_once [Epoll Fast 60] "the first RTU" => [Always(&["it is lost", "server: ESTABLISHED, after 3 to 25 s"])] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
         s.from_now();
@@ -203,9 +195,7 @@ faults! { "Messages of the connection manager are lost";
         always(s, loss)
     }
     rtu_always_to_the_end [Epoll Slow 300] "every RTU, and nobody sets a deadline" => [
-        Always(&[
-            "server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s", "all is well again", STANDS,
-        ]),
+        Always(&["server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s", "all is well again", STANDS]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
@@ -229,9 +219,7 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, 0..=9).map(drop)
     }
     dreq_always [All Fast 60] "every DREQ" => [
-        Always(&[
-            "client: DEADLINE_PASSED(disconnect)", "client: destroy: ok", "all is well again", STANDS,
-        ]),
+        Always(&["client: DEADLINE_PASSED(disconnect)", "client: destroy: ok", "all is well again", STANDS]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
         let ids = s.reach(Phase::Connected)?;
@@ -255,9 +243,7 @@ faults! { "Messages of the connection manager are lost";
         s.sees(Side::Client, ids.client, RESENT).map(drop)
     }
     drep_once_and_the_id_is_kept [Epoll Slow 300] "the first DREP; the server keeps its id" => [
-        Always(&[
-            "it is lost", "server: TIMEWAIT_EXIT", "client: DISCONNECTED (-ETIMEDOUT), after 55 to 125 s",
-        ]),
+        Always(&["it is lost", "server: TIMEWAIT_EXIT", "client: DISCONNECTED (-ETIMEDOUT), after 55 to 125 s"]),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Disconnecting)?;

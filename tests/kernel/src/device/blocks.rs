@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cmid_proto::Call;
 use cmid_proto::datapath::{
     Attaching, CompletionQueue, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps, WcOpcode,
 };
+use cmid_proto::{Call, CmEvent};
 use cmid_verbs::{Access, Block, Completion, Pd, Pool, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
@@ -148,12 +148,12 @@ pub(crate) fn of_an_srq() {
         let id = client.resolved(addr);
         let c = client.end(id);
         client.ok(&Call::Connect { id, param: param() });
-        let id = server.expect(cmid_proto::CmEvent::ConnectRequest).id;
+        let id = server.expect(CmEvent::ConnectRequest).id;
         let cq = server.device.create_cq(id, 128).expect("create_cq");
         let qp = server.device.create_qp_with_srq(Attaching::bare(id), &pd, &cq, &cq, &srq, CAPS).expect("a QP");
         server.ok(&Call::Accept { id, param: param() });
-        client.expect(cmid_proto::CmEvent::Established);
-        server.expect(cmid_proto::CmEvent::Established);
+        client.expect(CmEvent::Established);
+        server.expect(CmEvent::Established);
         let here = pool(&c.pd, 4);
         ends.push((c, here, cq, qp));
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::datapath::{DataPath, QueuePair};
+use cmid_proto::datapath::{Attaching, DataPath, QueuePair};
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 
 use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, open, param};
@@ -38,7 +38,7 @@ pub(crate) fn guards() {
     let first = side.end(bound);
     let again = side
         .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS)
+        .create_qp(Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS)
         .map(drop)
         .map_err(Errno::from);
     assert_eq!(again, Err(Errno::EINVAL));

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    Attaching, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr,
+    WcOpcode,
 };
 use cmid_proto::memory::Access;
-use cmid_proto::{Call, Errno};
+use cmid_proto::{Call, CmEvent, Errno};
 
 use crate::data::{polled, success};
 use crate::env::{CAPS, CLIENT, Pair, Side, readable};
@@ -38,11 +38,11 @@ pub(crate) fn threads() {
             numbers.push(cq.num());
             let mut c = crate::env::End { id, pd: pd.clone(), cq, qp };
             client.ok(&Call::Connect { id, param: crate::env::param() });
-            let request = server.expect(cmid_proto::CmEvent::ConnectRequest);
+            let request = server.expect(CmEvent::ConnectRequest);
             let far = server.end(request.id);
             server.ok(&Call::Accept { id: far.id, param: crate::env::param() });
-            client.expect(cmid_proto::CmEvent::Established);
-            server.expect(cmid_proto::CmEvent::Established);
+            client.expect(CmEvent::Established);
+            server.expect(CmEvent::Established);
             let memory = c.pd.register(vec![round; 8], Access::LOCAL_WRITE).expect("register");
             let target = far.pd.register(vec![0; 8], Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("register");
             c.cq.arm().expect("arm");

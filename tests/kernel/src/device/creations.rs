@@ -1,9 +1,8 @@
 //! Creations that fail name the capacity with its maximum, or the object of another device.
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Capacity, Caps, CompletionQueue, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain,
-    SrqCaps,
+    Attaching, Capacity, Caps, CompletionQueue, CreateCall, CreateError, CreateReason, DataPath, OfDevice,
+    ProtectionDomain, SrqCaps,
 };
 use cmid_verbs::Backend;
 

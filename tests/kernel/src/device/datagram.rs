@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{
-    CompletionQueue, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    AhAttr, CompletionQueue, GlobalRoute, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
+    WcOpcode,
 };
 use cmid_proto::{Call, CmEvent, Datagram, Errno, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, Mr, QpState, Remote, To, WcStatus};

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::DataPath;
+use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, RawEvent};
 use cmid_verbs::{Backend, Caps, Cq, Pd, PostCalls, Qp, Verbs};
 
@@ -179,8 +179,7 @@ impl Side {
     pub(crate) fn end(&mut self, id: IdKey) -> End {
         let pd = self.device.alloc_pd(id).expect("alloc_pd");
         let cq = self.device.create_cq(id, 64).expect("create_cq");
-        let qp =
-            self.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let qp = self.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         assert_eq!(qp.post_calls(), post_calls(), "soft-RoCE has both");
         End { id, pd, cq, qp }
     }

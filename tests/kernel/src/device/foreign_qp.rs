@@ -1,8 +1,7 @@
 //! A QP that is created, moved and used outside of cmid, on a connection that cmid manages.
 
-use std::mem;
-use std::ptr;
 use std::time::{Duration, Instant};
+use std::{mem, ptr};
 
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QpState, QueuePair, SendWr, WcOpcode,

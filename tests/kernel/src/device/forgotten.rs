@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use cmid_proto::{Call, CmEvent, Device, Errno};
+use cmid_proto::{Call, CmEvent, Device, Errno, IdKey, PortSpace};
 use rdma_sys::rdma_cm_id;
 
 use crate::commands::{failing, fails};
@@ -38,7 +38,7 @@ pub(crate) fn make_room() {
     let mut side = Side::new();
     let (listener, addr) = side.listener();
     let channel = side.channel;
-    let port_space = cmid_proto::PortSpace::Tcp;
+    let port_space = PortSpace::Tcp;
     let child = |generation| id_key(5, generation);
 
     // A child that was not delivered to the application, as when its listener is destroyed.
@@ -93,7 +93,7 @@ pub(crate) fn make_room() {
 }
 
 /// Waits for the next event. Its child, if any, gets this key.
-fn wait(side: &mut Side, child: cmid_proto::IdKey) -> (cmid_proto::IdKey, CmEvent) {
+fn wait(side: &mut Side, child: IdKey) -> (IdKey, CmEvent) {
     let channel = side.channel;
     for _ in 0..1_000 {
         if let Some(event) = side.device.fetch(channel, child).expect("the channel can be read") {

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_proto::datapath::{
-    CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr,
-    SharedReceiveQueue, SrqCaps, WcOpcode,
+    Attaching, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
+    SendWr, SharedReceiveQueue, SrqCaps, WcOpcode,
 };
 use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith};
 use cmid_verbs::{Access, Completion};
@@ -160,12 +160,11 @@ pub(crate) fn requests() {
         let pd = side.device.alloc_pd(id).expect("alloc_pd");
         let mut cq = side.device.create_cq(id, 64).expect("create_cq");
         let mr = pd.register(vec![1; 4096], Access::LOCAL_WRITE).expect("register");
-        let qp =
-            side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         assert!(mr.deregister().is_ok());
         side.device.destroy_qp(id).expect("destroy_qp");
         drop(qp);
-        assert_eq!(cmid_proto::datapath::CompletionQueue::poll(&mut cq, &mut []), Ok(0));
+        assert_eq!(CompletionQueue::poll(&mut cq, &mut []), Ok(0));
         drop(cq);
         pd.dealloc().expect("nothing uses it");
         side.ok(&Call::Destroy { id });

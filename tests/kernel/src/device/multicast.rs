@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::datapath::AhAttr;
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_proto::{Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
+use cmid_proto::datapath::{
+    AhAttr, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
+use cmid_proto::{Call, CmEvent, Datagram, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 
 use crate::data::{bytes, polled, register, success};
@@ -79,7 +80,7 @@ pub(crate) fn left_unread() {
 }
 
 /// A member of the group at this address, with its QP, and the destination of sends.
-fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, cmid_proto::Datagram) {
+fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, Datagram) {
     let id = side.bound(addr);
     let end = side.end(id);
     side.ok(&Call::Join { id, group: group_key(1), addr: group(), send_only });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{env, ptr};
 
 use cmid_proto::datapath::{DataPath, ProtectionDomain};
-use cmid_proto::{Call, Device, Errno};
+use cmid_proto::{Call, CmEvent, Device, Errno};
 use cmid_verbs::{Access, Backend, Verbs};
 use rdma_sys::{ibv_alloc_pd, rdma_bind_addr, rdma_create_event_channel, rdma_create_id, rdma_port_space::RDMA_PS_TCP};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -152,7 +152,7 @@ fn loopback() {
     let id = side.id();
     let dst = SocketAddr::from(([127, 0, 0, 1], 7));
     side.ok(&Call::ResolveAddr { id, src: None, dst, timeout_ms: 2_000 });
-    side.expect(cmid_proto::CmEvent::AddrResolved);
+    side.expect(CmEvent::AddrResolved);
     println!("    local address {:?}", side.device.local_addr(id));
     side.device.alloc_pd(id).expect("it has a device");
 }

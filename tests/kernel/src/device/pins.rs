@@ -1,7 +1,7 @@
 //! Work in flight pins its memory.
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    Attaching, CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
 use cmid_proto::{Call, Errno, ErrorWith};
@@ -100,19 +100,13 @@ pub(crate) fn cq_room() {
     let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
     let too_many = side
         .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1))
+        .create_qp(Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1))
         .map(drop)
         .map_err(Errno::from);
     assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
-    let mut qp = side
-        .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2))
-        .expect("create_qp");
+    let mut qp = side.device.create_qp(Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
     assert_eq!(
-        side.device
-            .create_qp(cmid_proto::datapath::Attaching::bare(second), &pd, &cq, &cq, caps(1))
-            .map(drop)
-            .map_err(Errno::from),
+        side.device.create_qp(Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop).map_err(Errno::from),
         Err(Errno::EOVERFLOW)
     );
     // As many as requested, also if the provider rounds up.
@@ -124,18 +118,12 @@ pub(crate) fn cq_room() {
     // Nothing was sent.
     assert_eq!(cq.room().reserved(), depth / 2);
     assert_eq!(
-        side.device
-            .create_qp(cmid_proto::datapath::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
-            .map(drop)
-            .map_err(Errno::from),
+        side.device.create_qp(Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop).map_err(Errno::from),
         Err(Errno::EOVERFLOW)
     );
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
     assert_eq!(cq.room().reserved(), 0);
-    side.device
-        .create_qp(cmid_proto::datapath::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
-        .map(drop)
-        .expect("there is room");
+    side.device.create_qp(Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop).expect("there is room");
 }
 
 /// The bookkeeping of work requests is allocated at the first post to a queue. A QP without posts returns its room in
@@ -151,12 +139,10 @@ pub(crate) fn first_post() {
     let mut cq = side.device.create_cq(id, 4 * EACH).expect("create_cq");
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
     let caps = Caps { max_send_wr: EACH, max_recv_wr: EACH, ..Caps::default() };
-    let other =
-        side.device.create_qp(cmid_proto::datapath::Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
+    let other = side.device.create_qp(Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
 
     let before = crate::heap::allocated();
-    let mut qp =
-        side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
+    let mut qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
     let made = crate::heap::allocated().saturating_sub(before);
     assert!(made < RING, "{made} bytes for a QP that nothing is posted to");
     qp.post_recv(1, memory.sge(0..8)).expect("post_recv");

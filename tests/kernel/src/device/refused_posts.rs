@@ -4,8 +4,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Caps, MemoryRegion, PostReason, QpState, QueuePair, SendFlags, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    Attaching, Caps, MemoryRegion, PostReason, QpState, QueuePair, SendFlags, SendWr, WcOpcode,
+};
 use cmid_proto::{Call, CmEvent, ConnParam, Transport};
 use cmid_verbs::{Access, Completion, CompletionQueue as _, Cq, DataPath as _, Mr, ProtectionDomain as _, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, PdState, RegisterCause};
 use cmid_proto::{Errno, ErrorWith};
 use cmid_verbs::{Access, Buffer, Mr, Pd};
@@ -149,10 +149,7 @@ pub(crate) fn domains() {
     in_use(1);
     let id = side.bound(CLIENT);
     let cq = side.device.create_cq(id, 32).expect("create_cq");
-    let qp = side
-        .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS)
-        .expect("create_qp");
+    let qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
     in_use(2);
     side.device.destroy_qp(id).expect("it has one");
     in_use(2);
@@ -168,11 +165,8 @@ pub(crate) fn domains() {
     assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(MemoryReason::Gone)));
     let ErrorWith { given: far, error } = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
     assert_eq!((far.len(), refused(error)), (PAGE, MemoryReason::Gone));
-    let made = side
-        .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS)
-        .map(drop)
-        .map_err(Errno::from);
+    let made =
+        side.device.create_qp(Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS).map(drop).map_err(Errno::from);
     assert_eq!(made, Err(Errno::EINVAL));
 
     // An MR keeps its PD alive without another handle, and returns it.

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, MemoryRegion,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, CompletionQueue, DataPath, MemoryRegion,
     ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, PdState};

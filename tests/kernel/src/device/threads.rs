@@ -4,14 +4,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::{Call, CmEvent, Device, Pollable};
+use cmid_proto::datapath::{Attaching, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::{Call, CmEvent, Device, IdKey, Pollable};
 use cmid_verbs::{Access, Completion, Handle, Verbs};
 
 use crate::env::{CAPS, Side, channel_key, id_key, param};
 
 /// Releases an id of a side, on a channel that only it uses.
-fn take(side: &mut Side, id: cmid_proto::IdKey) -> Handle {
+fn take(side: &mut Side, id: IdKey) -> Handle {
     let own = channel_key(40, 2);
     let from = side.channel;
     side.ok(&Call::OpenChannel { channel: own });
@@ -43,8 +43,7 @@ pub(crate) fn accepted_elsewhere() {
 
         let pd = side.device.alloc_pd(id).expect("alloc_pd");
         let mut cq = side.device.create_cq(id, 32).expect("create_cq");
-        let mut qp =
-            side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let mut qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).expect("register");
         qp.post_recv(1, memory.sge(0..64)).expect("post_recv");
         side.ok(&Call::Accept { id, param: param() });

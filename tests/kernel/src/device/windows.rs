@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use cmid_proto::datapath::{
-    DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    Attaching, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair,
+    SendWr, WcOpcode,
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
 use cmid_proto::{Errno, ErrorWith};
@@ -124,10 +125,8 @@ pub(crate) fn outlives_both() {
     client.ok(&Call::Connect { id, param: crate::env::param() });
     let request = server.expect(CmEvent::ConnectRequest);
     let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
-    let mut second = server
-        .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS)
-        .expect("create_qp");
+    let mut second =
+        server.device.create_qp(Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
     server.ok(&Call::Accept { id: request.id, param: crate::env::param() });
     client.expect(CmEvent::Established);
     server.expect(CmEvent::Established);

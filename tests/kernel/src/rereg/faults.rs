@@ -2,11 +2,11 @@
 
 use std::ptr::{self, NonNull};
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
 use cmid_proto::memory::{
     Code, Fallback, MemoryError, MemoryFailure, MemoryReason, MemoryStep, MrState, Provider, Valid,
 };
+use cmid_proto::{CmEvent, Errno};
 use cmid_verbs::{Access, Buffer, Change, Policy, Way, WcStatus};
 
 use crate::env::Pair;
@@ -52,20 +52,6 @@ pub(crate) fn translation() {
     // A fallback is used only where it is needed.
     let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 1);
     assert_eq!(done.result, Ok(Way::InPlace));
-}
-
-pub(crate) fn refused_rights() {
-    let mut pair = Pair::connected();
-    let mut mr = region(&pair.s.pd, 4, READABLE);
-    let before = facts(&mr);
-    for (rights, errno) in [(Access::HUGETLB, Errno::EOPNOTSUPP), (Access::ON_DEMAND, Errno::EOPNOTSUPP)] {
-        let done = reregister(&mut mr, Change::default().to_access(rights), Policy::default(), 1);
-        assert_eq!(failure(&done), cmd(errno, Valid::Old), "{rights:?}");
-        assert_eq!(facts(&mr), before);
-    }
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([4; 8]));
-    in_place(&mut mr, Change::default().to_access(Access::empty()));
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
 }
 
 /// The kernel pins pages according to the rights, and adds no right to write later (`ib_umem_check_rereg`). It checks
@@ -168,7 +154,7 @@ pub(crate) fn unusable_without_its_device() {
     // The shim is not for it, and a sanitizer's would not load.
     let mut delete = std::process::Command::new("rdma");
     let deleting = delete.args(["link", "delete", "rxe1"]).env_remove("LD_PRELOAD").spawn().expect("rdma(8)");
-    side.expect(cmid_proto::CmEvent::DeviceRemoval);
+    side.expect(CmEvent::DeviceRemoval);
     assert_eq!((reason(), mr.state()), (MemoryReason::DeviceGone, MrState::Unusable));
     drop(deleting);
     end(mr);

@@ -31,17 +31,12 @@ use std::time::Instant;
 type Check = (&'static str, fn());
 
 /// The checks on a kernel with a driver that changes PDs and rights.
-const PD_ACCESS: [Check; 14] = [
+const PD_ACCESS: [Check; 9] = [
     ("an MR moves to another PD: users, keys, who can be deallocated", domains::moved),
-    ("moved away from the peer's QP", domains::away_from_the_peer),
-    ("moved away from the own QP", domains::away_from_the_own_qp),
-    ("the right to be read is taken and given", rights::reading),
     ("the right to be written is taken", rights::writing),
     ("the right to be written is taken with a window bound", rights::with_a_window_bound),
     ("a remote right that it did not have at first", rights::given_late),
-    ("PD and rights in one call", rights::with_the_pd),
     ("other memory is not supported, and the old is as before", faults::translation),
-    ("rights that the kernel refuses", faults::refused_rights),
     ("pages that were pinned to be read: what is known of the provider decides", faults::pinned_to_be_read),
     ("memory that is only to be read", faults::read_only_mapping),
     ("what is refused does not reach the kernel", faults::refused_before),

@@ -5,34 +5,12 @@ use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePa
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason};
 use cmid_verbs::{Access, Change, Mr, Policy, Remote, Way, WcStatus};
 
-use crate::env::{Pair, connect};
+use crate::env::Pair;
 use crate::fixture::{
     PAGE, READABLE, completion, facts, in_place, peer_reads, peer_writes, region, remote, reregister,
 };
 
 const ALL: Access = READABLE.union(Access::REMOTE_WRITE);
-
-/// A read succeeds first, and fails after its right was removed.
-pub(crate) fn reading() {
-    let mut pair = Pair::connected();
-    let mut mr = region(&pair.s.pd, 2, ALL);
-    let before = facts(&mr);
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([2; 8]));
-
-    in_place(&mut mr, Change::default().to_access(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
-    assert_eq!(mr.access(), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
-    assert_eq!(facts(&mr).keys, before.keys);
-    // The other right is still there.
-    assert_eq!(peer_writes(&mut pair.c, 3, remote(&mr)), WcStatus::SUCCESS);
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
-
-    // After the right was restored, reads work again, for another connection.
-    let (mut c, s) = connect(&mut pair.client, &mut pair.server, pair.addr);
-    in_place(&mut mr, Change::default().to_access(ALL));
-    in_place(&mut mr, Change::default().to_pd(s.pd.clone()));
-    assert_eq!(peer_reads(&mut c, remote(&mr)), Ok([3; 8]));
-    assert_eq!(facts(&mr).keys, before.keys);
-}
 
 /// Returns the memory of a region, which only a deregistration gives back: soft-RoCE checks the key of a packet and copies it
 /// later, and a re-registration in place does not wait.
@@ -89,20 +67,6 @@ pub(crate) fn with_a_window_bound() {
     assert_eq!(mr.slice().map(drop), Err(Errno::EACCES));
     assert_eq!(bytes(mr)[..9], [3, 3, 3, 3, 3, 3, 3, 3, 2]);
     drop(window);
-}
-
-/// Both change, or neither.
-pub(crate) fn with_the_pd() {
-    let mut pair = Pair::connected();
-    let (mut c, s) = connect(&mut pair.client, &mut pair.server, pair.addr);
-    let mut mr = region(&pair.s.pd, 6, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
-    let users = (pair.s.pd.users(), s.pd.users());
-    in_place(&mut mr, Change::default().to_pd(s.pd.clone()).to_access(READABLE));
-    assert_eq!((pair.s.pd.users(), s.pd.users()), (users.0 - 1, users.1 + 1));
-    assert_eq!(mr.access(), Some(READABLE));
-    assert_eq!(peer_reads(&mut c, remote(&mr)), Ok([6; 8]));
-    assert_eq!(peer_writes(&mut c, 9, remote(&mr)), WcStatus::REM_ACCESS_ERR);
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
 }
 
 /// The remote key exists from the beginning, and is usable as soon as the right is granted.

@@ -3,7 +3,7 @@
 //! Panics on calls that the core must never make: calls that crash the library, break a connection, delay a later
 //! destroy for more than a minute, or lose requests.
 
-use cmid_proto::{Call, Errno, Outcome};
+use cmid_proto::{Call, CmEvent, Errno, IdKey, Outcome};
 
 use super::kernel::{File, Id, Kernel, Membership, No, Phase};
 
@@ -152,7 +152,7 @@ impl Kernel {
             },
             Call::Notify { .. } => {
                 id.stage = Phase::Established;
-                self.report(no, cmid_proto::CmEvent::Established, 0);
+                self.report(no, CmEvent::Established, 0);
             }
             Call::Join { group, .. } => id.groups.push(Membership { key: group, joining: true, lost: false }),
             Call::Leave { .. } => self.leave(no, call),
@@ -183,7 +183,7 @@ impl Kernel {
     }
 
     /// `rdma_create_id`.
-    pub(crate) fn create(&mut self, key: cmid_proto::IdKey, file: File, datagram: bool) -> No {
+    pub(crate) fn create(&mut self, key: IdKey, file: File, datagram: bool) -> No {
         self.insert(Id { key: Some(key), ..Id::new(file, datagram) })
     }
 

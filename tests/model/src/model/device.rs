@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmid_proto::{Begun, Call, ChannelKey, Errno, Error, Flow, IdKey, Outcome, Progress, Request};
+use cmid_proto::{Begun, Call, ChannelKey, Errno, Error, Flow, IdKey, Outcome, Progress, Request, Service};
 
 use super::asked::check_asked;
 use super::kernel::{File, Kernel, No};
@@ -98,7 +98,7 @@ impl Device {
             Call::CreateId { id, channel, port_space } => {
                 let file = self.files[&channel];
                 refused.map_or(Ok(()), Err)?;
-                let datagram = port_space.service() == cmid_proto::Service::Datagram;
+                let datagram = port_space.service() == Service::Datagram;
                 self.insert(id, kernel.create(id, file, datagram));
                 Ok(())
             }
