@@ -69,6 +69,16 @@ fn nothing<L: Env>(_: &mut Fixture<'_, L>, _: Ids) -> Check {
     Ok(())
 }
 
+fn row<L: Env>(
+    name: &'static str,
+    side: Side,
+    make: fn(&mut Fixture<'_, L>) -> Check<Ids>,
+    trigger: fn(&mut Fixture<'_, L>, Ids) -> Check,
+    event: Option<(CmEvent, usize)>,
+) -> IdsInState<L> {
+    IdsInState { name, side, make, trigger, event }
+}
+
 /// Every state that an id can rest in.
 pub(super) fn all_states<L: Env>() -> Vec<IdsInState<L>> {
     use CmEvent::{
@@ -76,117 +86,69 @@ pub(super) fn all_states<L: Env>() -> Vec<IdsInState<L>> {
     };
     use Side::{Client, Server};
     vec![
-        IdsInState {
-            name: "idle",
-            side: Client,
-            make: |b| b.idle().map(alone),
-            trigger: resolve_addr,
-            event: Some((AddrResolved, 0)),
-        },
-        IdsInState {
-            name: "bound",
-            side: Client,
-            make: |b| b.bound().map(alone),
-            trigger: resolve_addr,
-            event: Some((AddrResolved, 0)),
-        },
-        IdsInState {
-            name: "address resolved",
-            side: Client,
-            make: |b| b.addr_resolved().map(alone),
-            trigger: resolve_route,
-            event: Some((RouteResolved, 0)),
-        },
-        IdsInState {
-            name: "route resolved",
-            side: Client,
-            make: |b| b.listen().and_then(|_| b.resolved()).map(alone),
-            trigger: connect_and_accept,
-            event: Some((ConnectResponse, pdl::RESPONSE)),
-        },
-        IdsInState {
-            name: "connecting",
-            side: Client,
-            make: |b| client(b, Fixture::requested),
-            trigger: |b, ids| b.accept(ids.peer, &[]),
-            event: Some((ConnectResponse, pdl::RESPONSE)),
-        },
-        IdsInState {
-            name: "responded",
-            side: Client,
-            make: |b| client(b, Fixture::responded),
-            trigger: |b, ids| {
+        row("idle", Client, |b| b.idle().map(alone), resolve_addr, Some((AddrResolved, 0))),
+        row("bound", Client, |b| b.bound().map(alone), resolve_addr, Some((AddrResolved, 0))),
+        row("address resolved", Client, |b| b.addr_resolved().map(alone), resolve_route, Some((RouteResolved, 0))),
+        row(
+            "route resolved",
+            Client,
+            |b| b.listen().and_then(|_| b.resolved()).map(alone),
+            connect_and_accept,
+            Some((ConnectResponse, pdl::RESPONSE)),
+        ),
+        row(
+            "connecting",
+            Client,
+            |b| client(b, Fixture::requested),
+            |b, ids| b.accept(ids.peer, &[]),
+            Some((ConnectResponse, pdl::RESPONSE)),
+        ),
+        row(
+            "responded",
+            Client,
+            |b| client(b, Fixture::responded),
+            |b, ids| {
                 b.client.drive().establish(ids.id)?;
                 b.expect(Server, ids.peer, Established, 0, 0)?;
                 server_disconnects(b, ids)
             },
-            event: Some((Disconnected, 0)),
-        },
-        IdsInState {
-            name: "requested",
-            side: Server,
-            make: |b| server(b, Fixture::requested),
-            trigger: |b, ids| b.accept(ids.id, &[]).and_then(|()| confirm(b, ids)),
-            event: Some((Established, 0)),
-        },
-        IdsInState {
-            name: "accepting",
-            side: Server,
-            make: |b| server(b, Fixture::accepting),
-            trigger: confirm,
-            event: Some((Established, 0)),
-        },
-        IdsInState {
-            name: "connected",
-            side: Client,
-            make: |b| client(b, Fixture::connected),
-            trigger: server_disconnects,
-            event: Some((Disconnected, 0)),
-        },
-        IdsInState {
-            name: "disconnecting",
-            side: Client,
-            make: |b| client(b, Fixture::disconnecting),
-            trigger: server_disconnects,
-            event: Some((Disconnected, 0)),
-        },
-        IdsInState {
-            name: "closed by peer",
-            side: Server,
-            make: |b| server(b, Fixture::disconnecting),
-            trigger: |b, ids| Ok(b.server.drive().disconnect(ids.id, Time::NEVER)?),
-            event: Some((TimewaitExit, 0)),
-        },
-        IdsInState {
-            name: "time wait",
-            side: Client,
-            make: |b| client(b, Fixture::time_wait),
-            trigger: nothing,
-            event: Some((TimewaitExit, 0)),
-        },
-        IdsInState {
-            name: "closed",
-            side: Client,
-            make: |b| client(b, Fixture::closed),
-            trigger: nothing,
-            event: None,
-        },
-        IdsInState {
-            name: "failed",
-            side: Client,
-            make: |b| client(b, Fixture::rejected),
-            trigger: nothing,
-            event: None,
-        },
-        IdsInState {
-            name: "listening",
-            side: Server,
-            make: |b| b.listen().map(alone),
-            trigger: |b, _| {
+            Some((Disconnected, 0)),
+        ),
+        row(
+            "requested",
+            Server,
+            |b| server(b, Fixture::requested),
+            |b, ids| b.accept(ids.id, &[]).and_then(|()| confirm(b, ids)),
+            Some((Established, 0)),
+        ),
+        row("accepting", Server, |b| server(b, Fixture::accepting), confirm, Some((Established, 0))),
+        row("connected", Client, |b| client(b, Fixture::connected), server_disconnects, Some((Disconnected, 0))),
+        row(
+            "disconnecting",
+            Client,
+            |b| client(b, Fixture::disconnecting),
+            server_disconnects,
+            Some((Disconnected, 0)),
+        ),
+        row(
+            "closed by peer",
+            Server,
+            |b| server(b, Fixture::disconnecting),
+            |b, ids| Ok(b.server.drive().disconnect(ids.id, Time::NEVER)?),
+            Some((TimewaitExit, 0)),
+        ),
+        row("time wait", Client, |b| client(b, Fixture::time_wait), nothing, Some((TimewaitExit, 0))),
+        row("closed", Client, |b| client(b, Fixture::closed), nothing, None),
+        row("failed", Client, |b| client(b, Fixture::rejected), nothing, None),
+        row(
+            "listening",
+            Server,
+            |b| b.listen().map(alone),
+            |b, _| {
                 let id = b.resolved()?;
                 b.connect(id, &[])
             },
-            event: Some((ConnectRequest, pdl::REQUEST)),
-        },
+            Some((ConnectRequest, pdl::REQUEST)),
+        ),
     ]
 }
