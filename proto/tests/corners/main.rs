@@ -49,8 +49,7 @@ fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
 
 #[test]
 fn events_that_move_can_be_taken_on_the_new_channel() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let id = fixture.id(Some(here));
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Idle);
     fixture.report(id, CmEvent::AddrChange);
     assert_eq!([here, there].map(|channel| fixture.core.may_have_event(channel)), [true, false]);
     fixture.does(id, to(there));
@@ -61,8 +60,7 @@ fn events_that_move_can_be_taken_on_the_new_channel() {
 
 #[test]
 fn a_request_is_delivered_where_the_device_has_moved_its_listener() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let listener = fixture.id(Some(here));
+    let (mut fixture, [here, there], listener) = CoreFixture::with_id_on_two(Acks::Explicit, State::Idle);
     fixture.does(listener, LISTEN);
     let child = fixture.report_request(listener);
     // A listener without its device migrates like any other id.
@@ -77,8 +75,7 @@ fn a_request_is_delivered_where_the_device_has_moved_its_listener() {
 
 #[test]
 fn an_id_with_a_qp_is_established_by_the_library_alone() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Bound);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, RESOLVE);
     fixture.report_and_take(id, CmEvent::AddrResolved);
@@ -92,8 +89,7 @@ fn an_id_with_a_qp_is_established_by_the_library_alone() {
 
 #[test]
 fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, here, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     let device_channel = fixture.core.device_channel(listener).unwrap();
     fixture.makes(listener, Request::Destroy, "destroy_id");
     fixture.takes_call("destroy_event_channel");
@@ -113,8 +109,7 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
 
 #[test]
 fn an_id_does_not_listen_while_one_ack_is_owed() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.id(Some(here));
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::Explicit, State::Idle);
     let event = fixture.owes(here, id);
     fixture.refuses(id, LISTEN, RefuseReason::OwesAcks);
     fixture.acks(event);

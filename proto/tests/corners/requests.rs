@@ -18,8 +18,7 @@ fn only_a_bind_to_the_address_of_an_interface_gives_a_device() {
         ("[::]:0", false),
         ("[::1]:0", false),
     ] {
-        let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.id(Some(here));
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
         fixture.does(id, Request::Bind { addr: addr.parse().unwrap() });
         if gives {
             fixture.does(id, Request::AttachQp);
@@ -114,8 +113,7 @@ fn a_large_core_holds_a_million_ids_and_65536_of_the_rest() {
 
 #[test]
 fn a_request_that_waits_for_nothing_leaves_the_deadline_of_the_one_that_waits() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(here));
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     let [soon, later] = [1, 2].map(|seconds| fixture.within(Duration::from_secs(seconds)));
     fixture.does_until(id, RESOLVE, later);
     fixture.does_until(id, Request::SetOption { option: CmOption::Tos(4) }, soon);

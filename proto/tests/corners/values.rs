@@ -30,8 +30,7 @@ fn the_parameters_of_an_event_are_read_through_their_wrapper() {
 
 #[test]
 fn an_error_with_an_event_names_its_errno_if_the_event_does_not() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(here));
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     let mut texts = |errno| {
         fixture.report_status(id, CmEvent::AddrChange, -Errno::ENOMEM.0);
         let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
@@ -45,8 +44,7 @@ fn an_error_with_an_event_names_its_errno_if_the_event_does_not() {
 
 #[test]
 fn the_status_of_an_event_is_an_errno_whatever_its_sign() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(here));
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     for (status, result) in [
         (0, Ok(())),
         (-Errno::EIO.0, Err(Errno::EIO)),
@@ -61,8 +59,7 @@ fn the_status_of_an_event_is_an_errno_whatever_its_sign() {
 
 #[test]
 fn cores_differ_when_they_differ_in_an_id_or_in_what_they_may_hold() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Bound);
     let before = fixture.core.clone();
     fixture.does(id, Request::AttachQp);
     assert_ne!(fixture.core, before);
@@ -93,8 +90,7 @@ fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
 
 #[test]
 fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Connected);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
     fixture.does(id, Request::Teardown);
     // The core would answer the peer's disconnect, but the device is removed first.
     fixture.report(id, CmEvent::Disconnected);
@@ -120,8 +116,7 @@ fn a_call_names_its_id_and_one_on_a_channel_names_none() {
 #[test]
 fn no_debug_text_contains_private_data() {
     const SECRET: &[u8] = b"a secret";
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.id(Some(here));
+    let (mut fixture, here, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.does(listener, Request::Listen { backlog: 1 });
     let device_channel = fixture.core.device_channel(listener).unwrap();
     let child = fixture.core.wants_event(device_channel).unwrap();

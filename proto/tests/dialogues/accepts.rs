@@ -125,8 +125,7 @@ fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
 /// Its listener has moved meanwhile: it is moved to where its request was delivered.
 #[test]
 fn an_accept_whose_migration_fails_moves_the_id_to_where_its_listener_was_by_then() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, [_here, there], listener) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Listening);
     let device_channel = fixture.core.device_channel(listener).unwrap();
     let child = fixture.report_request(listener);
     fixture.does(listener, to(there));
@@ -187,8 +186,7 @@ fn an_event_before_an_accept_is_delivered_where_the_id_is_accepted() {
 /// accept.
 #[test]
 fn an_accept_does_not_wait_for_the_ack_of_the_request() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, here, listener) = CoreFixture::with_id(Acks::Explicit, State::Listening);
     let child = fixture.report_request(listener);
     let request = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
     assert_eq!((fixture.owed(listener), fixture.owed(child)), (1, 0));

@@ -6,8 +6,7 @@ use crate::fixture::{CoreFixture, OK, cm, raw, to};
 
 #[test]
 fn on_delivery_nothing_is_owed_and_nothing_waits() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
     fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
     assert_eq!(fixture.owed(id), 0);
@@ -16,8 +15,7 @@ fn on_delivery_nothing_is_owed_and_nothing_waits() {
 
 #[test]
 fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
     fixture.report(id, CmEvent::AddrChange);
     fixture.report(id, CmEvent::Disconnected);
     let one = fixture.owes(channel, id);
@@ -36,8 +34,7 @@ fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
 
 #[test]
 fn a_migration_waits_for_every_ack_and_is_reported_ahead_of_the_events_that_move() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Connected);
     let held = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     fixture.no_call();
@@ -53,8 +50,7 @@ fn a_migration_waits_for_every_ack_and_is_reported_ahead_of_the_events_that_move
 
 #[test]
 fn a_migration_that_is_due_waits_for_the_ack_of_what_is_taken_before_its_call() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Connected);
     for _ in 0..2 {
         fixture.report(id, CmEvent::AddrChange);
     }
@@ -71,8 +67,7 @@ fn a_migration_that_is_due_waits_for_the_ack_of_what_is_taken_before_its_call() 
 #[test]
 fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
     for state in [State::Connected, State::Listening] {
-        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-        let id = fixture.in_state(here, state);
+        let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, state);
         let before = fixture.channels_of(id);
         fixture.report_on(before.1.unwrap(), raw(id, CmEvent::AddrChange, 0));
         let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
@@ -90,8 +85,7 @@ fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
 fn a_destroy_overtakes_a_migration_that_waits_or_is_due() {
     for acked in [false, true] {
         for sync in [false, true] {
-            let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-            let id = fixture.in_state(here, State::Connected);
+            let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Connected);
             let held = fixture.owes(here, id);
             fixture.submit(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
             if acked {
@@ -118,8 +112,7 @@ fn a_destroy_overtakes_a_migration_that_waits_or_is_due() {
 
 #[test]
 fn a_receipt_of_what_owes_nothing_is_refused() {
-    let (mut one, channel) = CoreFixture::on(Acks::Explicit);
-    let id = one.in_state(channel, State::Bound);
+    let (mut one, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Bound);
     let mut ack_token = one.owes(channel, id).ack_token.unwrap();
     // Another core with the same number, without the id and with it.
     let mut two = CoreFixture::new();

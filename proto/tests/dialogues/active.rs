@@ -6,8 +6,7 @@ use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, addr, cm, connect, param};
 
 #[test]
 fn an_id_without_a_qp_connects_establishes_and_disconnects() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.submit(id, RESOLVE).unwrap();
     let call = fixture.takes_call("resolve_addr");
     assert_eq!(call, Call::ResolveAddr { id, src: None, dst: addr(2), timeout_ms: i32::MAX });
@@ -34,8 +33,7 @@ fn an_id_without_a_qp_connects_establishes_and_disconnects() {
 
 #[test]
 fn an_id_with_a_qp_is_established_by_the_library_and_answers_the_peers_disconnect() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::RouteResolved);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::RouteResolved);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, Request::Connect { param: ConnParam::default(), private_data: &[] });
     fixture.report_and_take(id, CmEvent::Established);
@@ -48,8 +46,7 @@ fn an_id_with_a_qp_is_established_by_the_library_and_answers_the_peers_disconnec
 
 #[test]
 fn what_went_wrong_on_the_way_can_be_tried_again() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.does(id, RESOLVE);
     assert_eq!(fixture.report_status(id, CmEvent::AddrError, -110), Admission::Known);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrError)).result(), Err(Errno::ETIMEDOUT));
@@ -68,8 +65,7 @@ fn what_went_wrong_on_the_way_can_be_tried_again() {
 
 #[test]
 fn a_rejected_id_reports_the_reason_and_can_only_be_destroyed() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connecting);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connecting);
     fixture.report_status(id, CmEvent::Rejected, 28);
     let event = fixture.sees(channel, id, cm(CmEvent::Rejected));
     assert_eq!((event.status, event.result()), (28, Err(Errno::ECONNREFUSED)));
@@ -79,8 +75,7 @@ fn a_rejected_id_reports_the_reason_and_can_only_be_destroyed() {
 
 #[test]
 fn the_guards_refuse_what_the_table_leaves_open() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::RouteResolved);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::RouteResolved);
     let before = fixture.core.clone();
     for (request, reason) in [
         (Request::Connect { param: ConnParam::default(), private_data: &[] }, RefuseReason::NoQp),
@@ -106,8 +101,7 @@ fn the_guards_refuse_what_the_table_leaves_open() {
 
 #[test]
 fn a_removed_device_ends_everything_but_the_destroy() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connecting);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connecting);
     fixture.report_and_take(id, CmEvent::DeviceRemoval);
     assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
     assert!(fixture.submit(id, Request::Disconnect).is_err());
@@ -118,13 +112,11 @@ fn a_removed_device_ends_everything_but_the_destroy() {
 #[test]
 fn a_qp_comes_too_late_once_the_peer_has_a_number() {
     for state in [State::Connecting, State::Responded, State::Accepting, State::Connected] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, state);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, state);
         assert_eq!(fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent).errno(), Errno::EINVAL);
     }
     // A request that the device has refused was not sent.
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::RouteResolved);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::RouteResolved);
     fixture.fails(id, connect(), "connect", Errno::ENOMEM);
     fixture.does(id, Request::AttachQp);
 }

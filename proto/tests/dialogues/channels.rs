@@ -6,8 +6,7 @@ use crate::fixture::{CoreFixture, OK, to};
 
 #[test]
 fn a_channel_with_ids_or_events_on_it_stays() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Bound);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Bound);
     let in_use = Err(Refused::ChannelInUse { channel });
     assert_eq!(fixture.closes(channel), in_use);
     let event = fixture.owes(channel, id);
@@ -54,8 +53,7 @@ fn a_channel_that_cannot_be_closed_is_reported_and_forgotten() {
 
 #[test]
 fn a_private_channel_accepts_no_other_id() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Bound);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::Explicit, State::Bound);
     let alone = fixture.id(None);
     let private = fixture.core.channel(alone).unwrap();
     let in_use = Refused::ChannelInUse { channel: private };

@@ -234,8 +234,7 @@ fn a_qp_may_be_put_on_the_id_before_during_and_after_a_lookup_and_before_the_ans
 #[test]
 fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
     for with_qp in [false, true] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::SidrReqReceived);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::SidrReqReceived);
         if with_qp {
             fixture.does(id, Request::AttachQp);
         }

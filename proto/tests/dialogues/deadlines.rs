@@ -16,8 +16,7 @@ fn every_operation_ends_at_its_deadline_and_what_comes_later_is_late() {
         (State::Connected, Request::Disconnect, RequestKind::Disconnect, State::TimeWait, CmEvent::Disconnected),
     ];
     for (from, request, request_kind, after, late) in cases {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, from);
         let deadline = fixture.does_soon(id, request);
         assert_eq!(fixture.core.poll_timeout(), Some((deadline, id)));
         fixture.passes(SOON - Duration::from_nanos(1));
@@ -36,8 +35,7 @@ fn every_operation_ends_at_its_deadline_and_what_comes_later_is_late() {
 
 #[test]
 fn a_deadline_goes_with_its_operation_however_that_ends() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     let deadline = fixture.within(SOON);
     fixture.submit_until(id, RESOLVE, deadline).unwrap();
     fixture.expect_call("resolve_addr", Err(Errno::EADDRNOTAVAIL));
@@ -73,8 +71,7 @@ fn the_nearest_deadline_is_first_and_each_id_has_one() {
 
 #[test]
 fn a_migration_that_waits_for_acks_gives_up_at_its_deadline_and_the_operation_goes_on() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Bound);
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
     fixture.does_until(id, RESOLVE, later);
     let held = fixture.owes(here, id);
@@ -91,8 +88,7 @@ fn a_migration_that_waits_for_acks_gives_up_at_its_deadline_and_the_operation_go
 
 #[test]
 fn both_deadlines_of_an_id_may_pass_at_once() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::Explicit, State::Bound);
     let soon = fixture.does_soon(id, RESOLVE);
     let held = fixture.owes(here, id);
     fixture.submit_until(id, crate::fixture::TO_SYNC, soon).unwrap();
@@ -104,8 +100,7 @@ fn both_deadlines_of_an_id_may_pass_at_once() {
 
 #[test]
 fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_again() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
     let held = fixture.owes(channel, id);
     let soon = fixture.within(SOON);
     fixture.submit_until(id, Request::Destroy, soon).unwrap();
@@ -118,8 +113,7 @@ fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_a
 
 #[test]
 fn a_migrated_operation_keeps_its_deadline() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::RouteResolved);
+    let (mut fixture, [_here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::RouteResolved);
     fixture.does_soon(id, connect());
     fixture.does(id, to(there));
     fixture.passes(SOON);
@@ -128,8 +122,7 @@ fn a_migrated_operation_keeps_its_deadline() {
 
 #[test]
 fn the_end_of_time_is_no_deadline() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Bound);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Bound);
     let last = Time(u64::MAX - 1);
     fixture.does_until(id, RESOLVE, last);
     fixture.core.handle_timeout(Time::NEVER);

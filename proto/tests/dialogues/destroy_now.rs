@@ -13,8 +13,7 @@ const NOW: Request<'static> = Request::DestroyNow;
 
 /// An id in `state` that owes an ack, and the ack token, which the tests treat as lost.
 fn owing(state: State) -> (CoreFixture, ChannelKey, IdKey, AckToken) {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, state);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, state);
     let ack_token = owes(&mut fixture, channel, id);
     (fixture, channel, id, ack_token)
 }
@@ -113,8 +112,7 @@ fn one_that_waits_for_nothing_is_not_hastened() {
 
 #[test]
 fn a_listener_goes_with_its_undelivered_requests_and_leaves_those_that_were_taken() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let listener = fixture.id(Some(channel));
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::Explicit, State::Idle);
     fixture.does(listener, LISTEN);
     let taken = fixture.report_request(listener);
     let event = fixture.expect_event(channel, taken, cm(CmEvent::ConnectRequest));
@@ -129,8 +127,7 @@ fn a_listener_goes_with_its_undelivered_requests_and_leaves_those_that_were_take
 
 #[test]
 fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let listener = fixture.id(Some(channel));
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::Explicit, State::Idle);
     fixture.does(listener, LISTEN);
     let private = fixture.core.device_channel(listener).unwrap();
     let child = fixture.report_request(listener);

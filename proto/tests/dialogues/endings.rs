@@ -36,8 +36,7 @@ fn after_a_destroy_gave_up_no_operation_of_the_id_ends_and_its_events_are_late()
         (State::Connected, Request::Teardown, CmEvent::TimewaitExit),
     ];
     for (from, request, end) in operations {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let id = fixture.in_state(here, from);
+        let (mut fixture, here, id) = CoreFixture::with_id(Acks::Explicit, from);
         let later = fixture.within(SOON * 2);
         fixture.does_until(id, request, later);
         let held = owes(&mut fixture, here, id);
@@ -53,8 +52,7 @@ fn after_a_destroy_gave_up_no_operation_of_the_id_ends_and_its_events_are_late()
 #[test]
 fn after_a_destroy_gave_up_a_migration_that_waited_too_is_not_made() {
     for sync in [false, true] {
-        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-        let id = fixture.in_state(here, State::Connected);
+        let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Connected);
         let held = owes(&mut fixture, here, id);
         fixture.submit(id, if sync { TO_SYNC } else { to(there) }).unwrap();
         gives_up(&mut fixture, here, id);
@@ -88,8 +86,7 @@ fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
 /// The device does not migrate a listening id.
 #[test]
 fn a_listener_whose_destroy_gave_up_listens_all_the_same() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.in_state(here, State::Listening);
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Listening);
     let device_channel = fixture.core.device_channel(id);
     let held = owes(&mut fixture, here, id);
     gives_up(&mut fixture, here, id);
@@ -113,8 +110,7 @@ fn the_id_of_a_request_whose_destroy_gave_up_is_still_on_its_listeners_channel()
 
 #[test]
 fn a_destroy_that_gave_up_can_be_requested_again_before_the_ack() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
     let held = owes(&mut fixture, here, id);
     gives_up(&mut fixture, here, id);
     fixture.submit(id, Request::Destroy).unwrap();

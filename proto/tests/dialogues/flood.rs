@@ -167,8 +167,7 @@ fn a_full_channel_stops_only_its_own_reads() {
 
 #[test]
 fn a_paused_channel_is_not_read_until_it_is_resumed() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.report(id, CmEvent::AddrChange);
     for _ in 0..2 {
         fixture.core.pause_channel(channel).unwrap();

@@ -6,8 +6,7 @@ use crate::fixture::{CoreFixture, OK, cm, raw};
 
 #[test]
 fn an_event_of_an_unknown_id_is_counted() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let old = fixture.id(Some(channel));
+    let (mut fixture, channel, old) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.does(old, Request::Destroy);
     fixture.id(Some(channel));
     assert_eq!(fixture.report_on(channel, raw(old, CmEvent::AddrChange, 0)), Admission::Stray);
@@ -30,8 +29,7 @@ fn an_event_on_an_unknown_channel_is_a_fault() {
 
 #[test]
 fn a_request_under_the_wrong_key_is_a_fault() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     let id = fixture.id(Some(channel));
     let wanted = fixture.core.wants_event(channel).unwrap();
     for (key, of) in [(id, Some(listener)), (listener, Some(listener)), (wanted, None), (listener, None)] {
@@ -58,8 +56,7 @@ fn a_listener_means_nothing_on_an_event_that_is_no_request() {
 
 #[test]
 fn a_request_for_a_listener_that_is_gone_is_destroyed() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     fixture.does(listener, Request::Destroy);
     let child = fixture.core.wants_event(channel).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
@@ -69,8 +66,7 @@ fn a_request_for_a_listener_that_is_gone_is_destroyed() {
 
 #[test]
 fn nor_on_an_event_that_is_late() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
     let late = RawEvent { listener: Some(id), ..raw(id, CmEvent::AddrResolved, 0) };
     assert_eq!(fixture.report_on(channel, late), Admission::Late);
     assert_eq!(fixture.state(id), State::Connected);
@@ -78,8 +74,7 @@ fn nor_on_an_event_that_is_late() {
 
 #[test]
 fn private_data_of_any_length_is_taken() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connecting);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connecting);
     let long = RawEvent { private_data: &[7; 1000][..], ..raw(id, CmEvent::Rejected, i32::MAX) };
     fixture.report_on(channel, long);
     let event = fixture.sees(channel, id, cm(CmEvent::Rejected));

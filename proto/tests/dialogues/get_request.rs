@@ -62,8 +62,7 @@ fn a_request_that_is_there_already_ends_the_wait_at_once_and_in_order() {
 
 #[test]
 fn a_listener_that_is_not_synchronous_or_waits_already_is_refused() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Listening);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     assert_eq!(fixture.refuses(id, NEXT, RefuseReason::NotSync).errno(), Errno::EINVAL);
     fixture.does(id, TO_SYNC);
     fixture.does(id, NEXT);
@@ -155,8 +154,7 @@ fn a_wait_that_leaves_synchronous_mode_goes_on_as_requests_on_the_channel() {
 
 #[test]
 fn an_undelivered_request_is_there_for_a_listener_that_becomes_synchronous() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Listening);
     let (first, second) = (fixture.report_request(id), fixture.report_request(id));
     let held = fixture.expect_event(channel, first, cm(CmEvent::ConnectRequest));
     fixture.submit(id, TO_SYNC).unwrap();

@@ -54,8 +54,7 @@ fn the_peers_disconnect_ends_the_connection() {
 
 #[test]
 fn a_transport_that_is_learned_after_the_end_ends_the_wait_for_an_answer() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
     fixture.report_and_take(id, CmEvent::Disconnected);
     assert_eq!(fixture.state(id), State::PeerClosed);
     fixture.core.note_iwarp(id);

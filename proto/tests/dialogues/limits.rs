@@ -174,8 +174,7 @@ fn a_full_core_refuses_and_changes_nothing() {
 
 #[test]
 fn a_key_names_nothing_once_its_id_is_gone() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let old = fixture.id(Some(channel));
+    let (mut fixture, channel, old) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.does(old, Request::Destroy);
     let new = fixture.id(Some(channel));
     assert_ne!(old, new);

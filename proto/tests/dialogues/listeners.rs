@@ -7,8 +7,7 @@ use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, accept, cm, raw, to
 
 #[test]
 fn a_listen_opens_a_channel_moves_the_id_there_and_listens() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Bound);
     fixture.submit(id, LISTEN).unwrap();
     let call = fixture.takes_call("create_event_channel");
     let Call::OpenChannel { channel: device_channel } = call else { panic!("{call:?}") };
@@ -47,8 +46,7 @@ fn the_channel_of_a_listener_is_read_like_any_other_until_the_id_listens() {
 #[test]
 fn a_listen_that_fails_half_way_leaves_the_id_as_it_was_and_can_be_repeated() {
     for fails in 0..3 {
-        let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(here, State::Bound);
+        let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Bound);
         fixture.submit(id, LISTEN).unwrap();
         let mut failure = None;
         for (at, call) in ["create_event_channel", "migrate_id", "listen"].into_iter().enumerate().take(fails + 1) {
@@ -67,8 +65,7 @@ fn a_listen_that_fails_half_way_leaves_the_id_as_it_was_and_can_be_repeated() {
 
 #[test]
 fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, [here, there], listener) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Listening);
     let device_channel = fixture.core.device_channel(listener);
     let taken = fixture.report_request(listener);
     fixture.sees(here, taken, cm(CmEvent::ConnectRequest));
@@ -96,8 +93,7 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
 
 #[test]
 fn a_listener_whose_requests_are_not_acked_moves_when_they_are() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, [here, there], listener) = CoreFixture::with_id_on_two(Acks::Explicit, State::Listening);
     let child = fixture.report_request(listener);
     let held = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
     let waiting = fixture.report_request(listener);
@@ -111,8 +107,7 @@ fn a_listener_whose_requests_are_not_acked_moves_when_they_are() {
 
 #[test]
 fn a_listener_goes_to_another_core_whole_and_listens_on() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, here, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     let device_channel = fixture.core.device_channel(listener).unwrap();
     for _ in 0..3 {
         fixture.submit(listener, TO_SYNC).unwrap();
@@ -139,8 +134,7 @@ fn a_listener_goes_to_another_core_whole_and_listens_on() {
 
 #[test]
 fn a_listener_that_lost_its_device_can_only_go() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(here));
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.does(id, BIND);
     fixture.does(id, LISTEN);
     fixture.report_on(fixture.core.device_channel(id).unwrap(), raw(id, CmEvent::DeviceRemoval, 0));
@@ -154,8 +148,7 @@ fn a_listener_that_lost_its_device_can_only_go() {
 fn an_event_of_an_untaken_request_moves_along_too() {
     // The kernel reports no event of an id before its accept; a device may.
     for kind in [CmEvent::AddrChange, CmEvent::DeviceRemoval] {
-        let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-        let listener = fixture.in_state(here, State::Listening);
+        let (mut fixture, [here, there], listener) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Listening);
         let child = fixture.report_request(listener);
         fixture.report(child, kind);
         fixture.does(listener, to(there));
@@ -168,8 +161,7 @@ fn an_event_of_an_untaken_request_moves_along_too() {
 
 #[test]
 fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_device() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let listener = fixture.in_state(here, State::Listening);
+    let (mut fixture, [_here, there], listener) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Listening);
     let device_channel = fixture.core.device_channel(listener);
     fixture.fails(listener, Request::Destroy, "destroy_id", Errno::EBUSY);
     assert_eq!(fixture.state(listener), State::Failed);
@@ -180,8 +172,7 @@ fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_
 
 #[test]
 fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_from_then_on() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     let device_channel = fixture.core.device_channel(id).unwrap();
     fixture.report(id, CmEvent::DeviceRemoval);
     fixture.does(id, to(channel));

@@ -18,8 +18,7 @@ fn moving_states() -> impl Iterator<Item = State> {
 fn every_state_migrates_with_its_undelivered_events_ahead_of_later_ones() {
     for state in moving_states() {
         for undelivered in [0, 1, 3] {
-            let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-            let id = fixture.in_state(here, state);
+            let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, state);
             let bystander = fixture.id(Some(here));
             for status in 0..undelivered {
                 let known = state != State::Removed;
@@ -73,8 +72,7 @@ fn every_state_waits_for_the_acks_of_what_was_delivered() {
 #[test]
 fn every_state_survives_a_migration_that_fails() {
     for state in moving_states() {
-        let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-        let id = fixture.in_state(here, state);
+        let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, state);
         let waits = fixture.report(id, ANY) == Admission::Known;
         let failure = fixture.fails(id, to(there), "migrate_id", Errno::ENXIO);
         assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", state, Errno::ENXIO));
@@ -90,8 +88,7 @@ fn every_state_survives_a_migration_that_fails() {
 #[test]
 fn every_state_goes_to_synchronous_mode_and_back() {
     for state in moving_states() {
-        let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(here, state);
+        let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, state);
         let before = fixture.core.channels().count();
         let waits = fixture.report(id, ANY) == Admission::Known;
         fixture.makes(id, TO_SYNC, "create_event_channel");
@@ -131,8 +128,7 @@ fn an_id_may_migrate_to_where_it_is_and_its_events_go_to_the_end() {
 
 #[test]
 fn a_channel_that_is_closed_is_refused() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, [_here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Bound);
     fixture.closes(there).unwrap();
     fixture.all_well();
     let refused = fixture.submit(id, to(there)).unwrap_err();
@@ -142,8 +138,7 @@ fn a_channel_that_is_closed_is_refused() {
 
 #[test]
 fn the_new_channel_is_to_be_read_after_a_migration() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Bound);
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, State::Bound);
     assert_eq!(fixture.core.poll_readable(), None);
     fixture.does(id, to(there));
     assert_eq!(fixture.core.poll_readable(), Some(there), "the kernel wakes no one");
@@ -154,8 +149,7 @@ fn the_new_channel_is_to_be_read_after_a_migration() {
 
 #[test]
 fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Connected);
+    let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
     let failure = fixture.fails(id, TO_SYNC, "create_event_channel", Errno::EMFILE);
     assert_eq!(failure.to_string(), "create_event_channel on id0 while connected: EMFILE");
     fixture.makes(id, TO_SYNC, "create_event_channel");
@@ -181,8 +175,7 @@ fn operations() -> [(State, Request<'static>, CmEvent, State); 7] {
 #[test]
 fn an_operation_goes_on_where_its_id_has_moved_to() {
     for (from, request, end, after) in operations() {
-        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-        let id = fixture.in_state(here, from);
+        let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, from);
         let soon = fixture.within(std::time::Duration::from_millis(2));
         fixture.submit_until(id, request, soon).unwrap();
         if request.request_kind() == RequestKind::Accept {
@@ -231,8 +224,7 @@ fn two_migrations_in_a_row_keep_the_order_and_each_is_reported() {
 
 #[test]
 fn an_event_that_was_not_read_before_synchronous_mode_ends_no_later_request() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::RouteResolving);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::RouteResolving);
     fixture.report(id, CmEvent::RouteResolved);
     fixture.does(id, TO_SYNC);
     let private = fixture.core.channel(id).unwrap();
@@ -248,8 +240,7 @@ fn an_event_that_was_not_read_before_synchronous_mode_ends_no_later_request() {
 
 #[test]
 fn an_address_that_was_not_read_before_synchronous_mode_has_given_the_id_its_device() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::AddrResolving);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::AddrResolving);
     fixture.does(id, TO_SYNC);
     // The event was in the kernel when the id migrated. It is read from the new channel.
     fixture.report(id, CmEvent::AddrResolved);
@@ -262,8 +253,7 @@ fn an_address_that_was_not_read_before_synchronous_mode_has_given_the_id_its_dev
 
 #[test]
 fn an_operation_that_became_synchronous_ends_by_event_and_a_new_one_by_itself() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Connecting);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connecting);
     fixture.does(id, TO_SYNC);
     let private = fixture.core.channel(id).unwrap();
     fixture.report_and_take(id, CmEvent::Established);

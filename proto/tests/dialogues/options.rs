@@ -14,8 +14,7 @@ const ECE: Request<'static> = Request::SetEce { ece: Ece { vendor_id: 0x15b3, op
 
 #[test]
 fn each_option_reaches_the_device_as_it_was_given() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     for option in [
         CmOption::Tos(0x60),
         CmOption::ReuseAddr(true),
@@ -78,8 +77,7 @@ fn a_value_that_does_not_fit_its_field_is_refused() {
         cases.push((State::Requested, accepts(fits), accepts(does_not), field, above, max));
     }
     for (state, fits, does_not, field, value, max) in cases {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, state);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, state);
         let refused = fixture.refuses(id, does_not, RefuseReason::TooLarge { field, value, max });
         assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
         fixture.does(id, fits);
@@ -89,8 +87,7 @@ fn a_value_that_does_not_fit_its_field_is_refused() {
 #[test]
 fn on_iwarp_the_connect_takes_the_type_of_service() {
     for state in [State::RouteResolving, State::RouteResolved] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, state);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, state);
         fixture.refuses(id, TOS, RefuseReason::AlreadySent);
         fixture.core.note_iwarp(id);
         fixture.does(id, TOS);
@@ -139,8 +136,7 @@ fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
 #[test]
 fn notify_is_for_an_accepted_id_and_leaves_the_accept_its_deadline() {
     for outcome in [OK, Err(Errno::EINVAL)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::Requested);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Requested);
         fixture.refuses(id, Request::Notify, RefuseReason::WrongState);
         let soon = fixture.does_soon(id, accept());
         fixture.submit(id, Request::Notify).unwrap();
@@ -157,8 +153,7 @@ fn notify_is_for_an_accepted_id_and_leaves_the_accept_its_deadline() {
 #[test]
 fn in_synchronous_mode_notify_does_not_end_the_accept_that_it_is_for() {
     for outcome in [OK, Err(Errno::EINVAL)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::Requested);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Requested);
         fixture.does(id, TO_SYNC);
         let soon = fixture.does_soon(id, accept());
         fixture.refuses(id, REUSE, RefuseReason::Busy(RequestKind::Accept));
@@ -175,8 +170,7 @@ fn in_synchronous_mode_notify_does_not_end_the_accept_that_it_is_for() {
 fn a_rejection_gives_its_reason() {
     for reason in [RejectReason::Consumer, RejectReason::Ece] {
         for from in [State::Requested, State::Responded, State::SidrReqReceived] {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, from);
+            let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, from);
             fixture.submit(id, Request::Reject { reason, private_data: b"no" }).unwrap();
             let call = fixture.takes_call("reject");
             assert_eq!((call, fixture.call_data().as_slice()), (Call::Reject { id, reason }, &b"no"[..]));

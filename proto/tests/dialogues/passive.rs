@@ -6,8 +6,7 @@ use crate::fixture::{CoreFixture, OK, accept, cm, raw, to};
 
 #[test]
 fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     assert_eq!((event.listener, event.private_data.len()), (Some(listener), 56));
@@ -40,8 +39,7 @@ fn a_destroyed_listener_takes_its_undelivered_requests_along_and_leaves_the_othe
 
 #[test]
 fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::Explicit, State::Listening);
     let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     assert_eq!((fixture.owed(listener), fixture.owed(child)), (1, 0), "it counts on the listener");
@@ -60,8 +58,7 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
 
 #[test]
 fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, _, listener) = CoreFixture::with_id(Acks::OnDelivery, State::Listening);
     let child = fixture.report_request(listener);
     fixture.makes(listener, Request::Destroy, "destroy_id");
     assert_eq!(fixture.takes_call("destroy_id").id(), Some(child));
@@ -77,8 +74,7 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
 
 #[test]
 fn a_child_goes_its_own_way_before_its_request_is_acked() {
-    let (mut fixture, channel, other) = CoreFixture::on_two(Acks::Explicit);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, [channel, other], listener) = CoreFixture::with_id_on_two(Acks::Explicit, State::Listening);
     let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     fixture.does(child, to(other));

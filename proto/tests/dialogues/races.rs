@@ -25,8 +25,7 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
 #[test]
 fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
     for from in [State::Requested, State::SidrReqReceived] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, from);
         let failure = fixture.fails(id, REJECT, "reject", Errno::EINVAL);
         assert_eq!((failure.state, failure.errno), (from, Errno::EINVAL));
         fixture.makes(id, accept(), "migrate_id");
@@ -38,8 +37,7 @@ fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
 
 #[test]
 fn a_notified_connection_may_be_rejected_yet() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Accepting);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Accepting);
     fixture.does(id, Request::Notify);
     fixture.report_and_take(id, CmEvent::Established);
     fixture.report_status(id, CmEvent::Rejected, 28);
@@ -71,8 +69,7 @@ fn the_passive_side_may_disconnect_before_the_active_has_finished() {
 #[test]
 fn a_disconnect_may_precede_the_answer_of_the_peer() {
     for from in [State::Connecting, State::Responded] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, from);
         fixture.report_and_take(id, CmEvent::Disconnected);
         assert_eq!(fixture.state(id), State::PeerClosed);
         for late in [CmEvent::ConnectResponse, CmEvent::Established, CmEvent::Disconnected, CmEvent::Rejected] {
@@ -86,8 +83,7 @@ fn a_disconnect_may_precede_the_answer_of_the_peer() {
 
 #[test]
 fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::RouteResolved);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::RouteResolved);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, connect());
     fixture.report_status(id, CmEvent::ConnectError, -1);
@@ -103,8 +99,7 @@ fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
 
 #[test]
 fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Responded);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Responded);
     let failure = fixture.fails(id, Request::Establish, "establish", Errno::EINVAL);
     assert_eq!(failure.state, State::Responded);
     fixture.does(id, Request::Establish);
@@ -178,8 +173,7 @@ fn events_that_are_early_repeated_or_late_lead_where_the_kernel_is() {
         }
     }
     for (what, from, events) in cases {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, from);
         for (kind, status, result, state) in events {
             let before = fixture.state(id);
             let admission = fixture.report_status(id, kind, status);

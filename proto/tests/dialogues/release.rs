@@ -68,8 +68,7 @@ fn the_end_of_a_request_is_readable_in_the_other_core() {
 
 #[test]
 fn what_cannot_be_released_is_refused_and_stays() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let shared = fixture.in_state(channel, State::Bound);
+    let (mut fixture, channel, shared) = CoreFixture::with_id(Acks::Explicit, State::Bound);
     let alone = fixture.id(None);
     let reason = |fixture: &mut CoreFixture, id| {
         let before = fixture.core.clone();

@@ -38,8 +38,7 @@ fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
 #[test]
 fn every_operation_ends_by_the_removal() {
     for (from, request) in operations() {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, from);
         fixture.does_soon(id, request);
         fixture.report(id, GONE);
         fixture.sees(channel, id, cm(GONE));
@@ -51,8 +50,7 @@ fn every_operation_ends_by_the_removal() {
 #[test]
 fn every_synchronous_wait_ends_with_enodev() {
     for (from, request) in operations() {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, from);
         fixture.does(id, TO_SYNC);
         let private = fixture.core.channel(id).unwrap();
         fixture.does_soon(id, request);
@@ -68,8 +66,7 @@ fn every_synchronous_wait_ends_with_enodev() {
 fn a_migration_after_a_removal_ends_with_the_outcome_of_its_call() {
     for state in living() {
         for outcome in [OK, Err(Errno::ENXIO)] {
-            let (mut fixture, here, there) = CoreFixture::on_two(Acks::OnDelivery);
-            let id = fixture.in_state(here, state);
+            let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::OnDelivery, state);
             fixture.report(id, GONE);
             fixture.submit(id, to(there)).unwrap();
             let ended = fixture.expect_call("migrate_id", outcome).unwrap();
@@ -83,8 +80,7 @@ fn a_migration_after_a_removal_ends_with_the_outcome_of_its_call() {
 
 #[test]
 fn a_migration_that_waits_for_acks_is_made_and_may_fail() {
-    let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
+    let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Connected);
     let held = fixture.owes(here, id);
     fixture.submit(id, to(there)).unwrap();
     fixture.report(id, GONE);
@@ -97,8 +93,7 @@ fn a_migration_that_waits_for_acks_is_made_and_may_fail() {
 
 #[test]
 fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let listener = fixture.in_state(channel, State::Listening);
+    let (mut fixture, channel, listener) = CoreFixture::with_id(Acks::Explicit, State::Listening);
     let child = fixture.report_request(listener);
     fixture.report(listener, GONE);
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
@@ -116,8 +111,7 @@ fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
 
 #[test]
 fn an_address_that_was_not_read_before_the_removal_is_an_error_and_then_the_removal() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::AddrResolving);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::AddrResolving);
     // The library's query for the device fails, so it turns ADDR_RESOLVED into ADDR_ERROR.
     fixture.report_status(id, CmEvent::AddrError, -1);
     fixture.report(id, GONE);
@@ -129,8 +123,7 @@ fn an_address_that_was_not_read_before_the_removal_is_an_error_and_then_the_remo
 #[test]
 fn a_destroy_that_waits_or_is_due_takes_no_notice() {
     for waits in [true, false] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = fixture.in_state(channel, State::Connected);
+        let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
         let held = fixture.owes(channel, id);
         fixture.submit(id, Request::Destroy).unwrap();
         if waits {

@@ -1,10 +1,24 @@
 //! Ids in each state, and the end of a dialogue.
 
-use cmid_proto::{Admission, ChannelKey, CmEvent, IdKey, PortSpace, Request, Service, State};
+use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, IdKey, PortSpace, Request, Service, State};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, cm, connect};
 
 impl CoreFixture {
+    /// A core with one channel, and an id in `state` on it.
+    pub(crate) fn with_id(acks: Acks, state: State) -> (Self, ChannelKey, IdKey) {
+        let (mut fixture, channel) = Self::on(acks);
+        let id = fixture.in_state(channel, state);
+        (fixture, channel, id)
+    }
+
+    /// A core with two channels, and an id in `state` on the first.
+    pub(crate) fn with_id_on_two(acks: Acks, state: State) -> (Self, [ChannelKey; 2], IdKey) {
+        let (mut fixture, here, there) = Self::on_two(acks);
+        let id = fixture.in_state(here, state);
+        (fixture, [here, there], id)
+    }
+
     /// A listener and the id of a request that was taken.
     pub(crate) fn requested(&mut self, on: ChannelKey) -> (IdKey, IdKey) {
         self.requested_for(PortSpace::Tcp, on)

@@ -13,8 +13,7 @@ fn answers(fixture: &mut CoreFixture, id: IdKey) {
 
 #[test]
 fn a_teardown_disconnects_answers_and_ends_with_the_time_wait() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
     let soon = fixture.within(SOON);
     fixture.submit_until(id, Request::Teardown, soon).unwrap();
     assert_eq!(fixture.expect_call("disconnect", OK).unwrap().result, Ok(()));
@@ -50,8 +49,7 @@ fn both_sides_at_once_get_their_time_wait_by_the_second_disconnect() {
 #[test]
 fn a_teardown_goes_on_from_wherever_the_connection_ends() {
     for from in [State::Connected, State::Disconnecting, State::PeerClosed, State::TimeWait, State::Closing] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, from);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, from);
         let soon = fixture.within(SOON);
         fixture.submit_until(id, Request::Teardown, soon).unwrap();
         fixture.expect_call("disconnect", OK);
@@ -64,8 +62,7 @@ fn a_teardown_goes_on_from_wherever_the_connection_ends() {
 #[test]
 fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
     for (reported, events) in [(false, &[][..]), (true, &[CmEvent::Disconnected][..])] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::Connected);
+        let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
         fixture.does_soon(id, Request::Teardown);
         for &kind in events {
             fixture.report_and_take(id, kind);
@@ -83,8 +80,7 @@ fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
 
 #[test]
 fn a_deadline_that_passes_before_the_second_disconnect_is_made_ends_it() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
     fixture.does_soon(id, Request::Teardown);
     fixture.report_and_take(id, CmEvent::Disconnected);
     fixture.takes_call("disconnect");
@@ -96,8 +92,7 @@ fn a_deadline_that_passes_before_the_second_disconnect_is_made_ends_it() {
 
 #[test]
 fn a_teardown_that_the_device_refuses_leaves_what_was_under_way() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Connected);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
     fixture.submit_until(id, Request::Teardown, later).unwrap();
     let failure = fixture.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.unwrap_err();
@@ -115,8 +110,7 @@ fn a_teardown_that_the_device_refuses_leaves_what_was_under_way() {
 #[test]
 fn another_disconnect_leaves_the_teardown_its_deadline() {
     for outcome in [OK, Err(Errno::ENXIO)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::Connected);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
         let soon = fixture.does_soon(id, Request::Teardown);
         fixture.submit(id, Request::Disconnect).unwrap();
         fixture.expect_call("disconnect", outcome);
@@ -134,8 +128,7 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
         IsDestroyed,
     }
     for then in [Then::Moves, Then::GivesUp, Then::HasNowhereToGo, Then::IsDestroyed] {
-        let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
-        let id = fixture.in_state(here, State::Closing);
+        let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Closing);
         let held = fixture.owes(here, id);
         fixture.submit_until(id, to(there), fixture.within(SOON)).unwrap();
         fixture.report(id, CmEvent::Disconnected);
@@ -181,8 +174,7 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
 
 #[test]
 fn a_destroy_before_the_second_disconnect_takes_its_place() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Closing);
+    let (mut fixture, channel, id) = CoreFixture::with_id(Acks::OnDelivery, State::Closing);
     fixture.report_and_take(id, CmEvent::Disconnected);
     fixture.takes_call("disconnect");
     fixture.refuses(id, to(channel), RefuseReason::Busy(RequestKind::Teardown));
@@ -198,8 +190,7 @@ fn in_synchronous_mode_it_ends_by_the_time_wait_its_deadline_or_the_removal() {
         (None, Err(Errno::ETIMEDOUT)),
         (Some(CmEvent::DeviceRemoval), Err(Errno::ENODEV)),
     ] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::Connected);
+        let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Connected);
         fixture.does(id, TO_SYNC);
         let private = fixture.core.channel(id).unwrap();
         fixture.does_soon(id, Request::Teardown);

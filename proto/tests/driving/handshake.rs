@@ -16,10 +16,18 @@ fn to() -> DialTo {
     DialTo { param: PARAM, ..DialTo::new(addr(2)) }
 }
 
-fn dialled(drive: &mut Driven, acks: Acks) -> (ChannelKey, Dial<u8>) {
+fn dialled(acks: Acks) -> (Driven, ChannelKey, Dial<u8>) {
+    let mut drive = driven();
     let channel = drive.open_channel(acks).unwrap();
-    calls(drive);
-    (channel, Dial::start(drive, Some(channel), &to(), DEADLINE).unwrap())
+    calls(&mut drive);
+    let dial = Dial::start(&mut drive, Some(channel), &to(), DEADLINE).unwrap();
+    (drive, channel, dial)
+}
+
+/// No id is left, so the last channel can be closed.
+fn closes(mut drive: Driven, channel: ChannelKey) {
+    drive.close_channel(channel).unwrap();
+    is_empty(&drive);
 }
 
 /// Passes all events of the channel to the dial. Returns the last result.
@@ -50,8 +58,7 @@ fn each_event_makes_the_next_request_and_the_last_one_is_the_result() {
         .into_iter()
         .flat_map(|acks| [(acks, CmEvent::ConnectResponse), (acks, CmEvent::Established)])
     {
-        let mut drive = driven();
-        let (channel, mut dial) = dialled(&mut drive, acks);
+        let (mut drive, channel, mut dial) = dialled(acks);
         connecting(&mut drive, channel, &mut dial);
         assert_eq!(calls(&mut drive), ["create_id", "resolve_addr", "resolve_route", "connect"]);
         assert!(!dial.is_over());
@@ -75,8 +82,7 @@ fn each_event_makes_the_next_request_and_the_last_one_is_the_result() {
         for id in [connected.id, other] {
             assert_eq!(drive.destroy(id, Time::NEVER), Ok(Progress::Done));
         }
-        drive.close_channel(channel).unwrap();
-        is_empty(&drive);
+        closes(drive, channel);
     }
 }
 
@@ -99,8 +105,7 @@ fn a_failed_request_ends_it_and_destroys_the_id() {
             }
         }
         assert_eq!(failed.unwrap().errno(), Errno::ENOMEM, "{call}");
-        drive.close_channel(channel).unwrap();
-        is_empty(&drive);
+        closes(drive, channel);
     }
 }
 
@@ -115,8 +120,7 @@ fn an_event_of_failure_ends_it_with_the_event() {
         (CmEvent::DeviceRemoval, 0, Errno::ENODEV),
     ];
     for (kind, status, errno) in ends {
-        let mut drive = driven();
-        let (channel, mut dial) = dialled(&mut drive, Acks::Explicit);
+        let (mut drive, channel, mut dial) = dialled(Acks::Explicit);
         connecting(&mut drive, channel, &mut dial);
         has(&mut drive, RawEvent { status, private_data: b"why", ..RawEvent::new(dial.id(), kind) });
         let _rest = drive.run(8);
@@ -126,16 +130,14 @@ fn an_event_of_failure_ends_it_with_the_event() {
         let HandshakeError::Ended { during: RequestKind::Connect, error } = failed else { panic!("{failed}") };
         assert_eq!((error.event.cm(), error.event.status), (Some(kind), status));
         assert!(dial.is_over());
-        drive.close_channel(channel).unwrap();
-        is_empty(&drive);
+        closes(drive, channel);
     }
 }
 
 #[test]
 fn one_deadline_is_that_of_all_requests() {
     // It passes while a request is under way.
-    let mut drive = driven();
-    let (channel, mut dial) = dialled(&mut drive, Acks::Explicit);
+    let (mut drive, channel, mut dial) = dialled(Acks::Explicit);
     assert_eq!(drive.next_timeout(), Some(DEADLINE));
     report(&mut drive, dial.id(), CmEvent::AddrResolved);
     goes_on(fed(&mut drive, channel, &mut dial));
@@ -145,19 +147,16 @@ fn one_deadline_is_that_of_all_requests() {
     let failed = fed(&mut drive, channel, &mut dial).unwrap_err();
     assert!(matches!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute }), "{failed}");
     assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::ETIMEDOUT, "resolve_route: timed out"));
-    drive.close_channel(channel).unwrap();
-    is_empty(&drive);
+    closes(drive, channel);
 
     // It passes between two requests.
-    let mut drive = driven();
-    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    let (mut drive, channel, mut dial) = dialled(Acks::OnDelivery);
     report(&mut drive, dial.id(), CmEvent::AddrResolved);
     let event = drive.next_event(channel).unwrap();
     drive.set_now(DEADLINE);
     let failed = dial.handle(&mut drive, event, |_, _| Ok::<_, Error>(7)).unwrap_err();
     assert!(matches!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute }), "{failed}");
-    drive.close_channel(channel).unwrap();
-    is_empty(&drive);
+    closes(drive, channel);
 }
 
 #[test]
@@ -187,11 +186,12 @@ fn synchronous_mode_is_polled() {
     assert_eq!(drive.core().state(id), None);
 }
 
-fn listening(drive: &mut Driven, acks: Acks) -> (ChannelKey, IdKey) {
-    let (channel, listener) = channel_and_id(drive, acks, PortSpace::Tcp);
+fn listening(acks: Acks) -> (Driven, ChannelKey, IdKey) {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, acks, PortSpace::Tcp);
     drive.listen(listener, 4).unwrap();
-    calls(drive);
-    (channel, listener)
+    calls(&mut drive);
+    (drive, channel, listener)
 }
 
 fn incoming(drive: &mut Driven, channel: ChannelKey, listener: IdKey) -> Incoming {
@@ -205,8 +205,7 @@ fn incoming(drive: &mut Driven, channel: ChannelKey, listener: IdKey) -> Incomin
 
 #[test]
 fn a_request_has_the_parameters_of_its_event() {
-    let mut drive = driven();
-    let (channel, listener) = listening(&mut drive, Acks::OnDelivery);
+    let (mut drive, channel, listener) = listening(Acks::OnDelivery);
     let on = drive.core().device_channel(listener).unwrap();
     let child = drive.core().wants_event(on).unwrap();
     let param = ReceivedParam(ConnParam { qp_num: 77, ..PARAM });
@@ -221,8 +220,7 @@ fn a_request_has_the_parameters_of_its_event() {
 
 fn end(mut drive: Driven, channel: ChannelKey, listener: IdKey) {
     assert_eq!(drive.destroy(listener, Time::NEVER), Ok(Progress::Done));
-    drive.close_channel(channel).unwrap();
-    is_empty(&drive);
+    closes(drive, channel);
 }
 
 fn served(drive: &mut Driven, incoming: Incoming) -> Serve<u8> {
@@ -239,8 +237,7 @@ fn the_passive_side_ends_with_the_peers_confirmation_or_with_a_failure() {
     for (acks, (kind, errno)) in
         [Acks::Explicit, Acks::OnDelivery].into_iter().flat_map(|acks| ends.map(|end| (acks, end)))
     {
-        let mut drive = driven();
-        let (channel, listener) = listening(&mut drive, acks);
+        let (mut drive, channel, listener) = listening(acks);
         let incoming = incoming(&mut drive, channel, listener);
         let mut serve = served(&mut drive, incoming);
         assert_eq!((serve.is_over(), drive.next_timeout()), (false, Some(DEADLINE)));
@@ -261,8 +258,7 @@ fn the_passive_side_ends_with_the_peers_confirmation_or_with_a_failure() {
 
 #[test]
 fn an_accept_that_fails_destroys_the_id() {
-    let mut drive = driven();
-    let (channel, listener) = listening(&mut drive, Acks::Explicit);
+    let (mut drive, channel, listener) = listening(Acks::Explicit);
     for call in ["migrate_id", "accept"] {
         let incoming = incoming(&mut drive, channel, listener);
         fails(&mut drive, call, Errno::EINVAL);
@@ -289,8 +285,7 @@ impl std::error::Error for Own {}
 
 #[test]
 fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {
-    let mut drive = driven();
-    let (channel, listener) = listening(&mut drive, Acks::Explicit);
+    let (mut drive, channel, listener) = listening(Acks::Explicit);
     let incoming = incoming(&mut drive, channel, listener);
     let failed = incoming.accept(&mut drive, PARAM, &[], DEADLINE, |_, _| Err::<u8, _>(Own(4))).unwrap_err();
     assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::EIO, "own error 4"));
@@ -298,8 +293,7 @@ fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {
     assert_eq!(own.downcast_ref(), Some(&Own(4)));
     end(drive, channel, listener);
 
-    let mut drive = driven();
-    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    let (mut drive, channel, mut dial) = dialled(Acks::OnDelivery);
     report(&mut drive, dial.id(), CmEvent::AddrResolved);
     goes_on(fed(&mut drive, channel, &mut dial));
     report(&mut drive, dial.id(), CmEvent::RouteResolved);
@@ -307,7 +301,7 @@ fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {
     let failed = dial.handle(&mut drive, event, |_, _| Err::<u8, _>(Own(5))).unwrap_err();
     assert!(matches!(&failed, HandshakeError::Attach(own) if own.downcast_ref() == Some(&Own(5))), "{failed}");
     // An error of a request stays one, also on its way through the application's type of errors.
-    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    let (mut drive, channel, mut dial) = dialled(Acks::OnDelivery);
     report(&mut drive, dial.id(), CmEvent::AddrResolved);
     goes_on(fed(&mut drive, channel, &mut dial));
     report(&mut drive, dial.id(), CmEvent::RouteResolved);
@@ -322,8 +316,7 @@ fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {
 
 #[test]
 fn a_rejected_request_is_gone_even_if_the_reject_fails() {
-    let mut drive = driven();
-    let (channel, listener) = listening(&mut drive, Acks::Explicit);
+    let (mut drive, channel, listener) = listening(Acks::Explicit);
     for (errno, result) in [(None, Ok(())), (Some(Errno::EINVAL), Err(Errno::EINVAL))] {
         let incoming = incoming(&mut drive, channel, listener);
         calls(&mut drive);
@@ -338,8 +331,7 @@ fn a_rejected_request_is_gone_even_if_the_reject_fails() {
 
 #[test]
 fn other_events_are_no_requests() {
-    let mut drive = driven();
-    let (channel, listener) = listening(&mut drive, Acks::Explicit);
+    let (mut drive, channel, listener) = listening(Acks::Explicit);
     report(&mut drive, listener, CmEvent::AddrChange);
     let event = drive.next_event(channel).unwrap();
     let event: Event = Incoming::new(&mut drive, event).unwrap_err();
@@ -349,8 +341,7 @@ fn other_events_are_no_requests() {
 
 #[test]
 fn a_release_that_fails_destroys_the_id_and_one_that_succeeds_is_adopted() {
-    let mut drive = driven();
-    let (channel, listener) = listening(&mut drive, Acks::Explicit);
+    let (mut drive, channel, listener) = listening(Acks::Explicit);
     for call in ["migrate_id", "create_event_channel"] {
         let incoming = incoming(&mut drive, channel, listener);
         fails(&mut drive, call, Errno::EMFILE);
@@ -415,8 +406,7 @@ fn synchronous_requests_and_lookups_end_without_an_event_on_a_channel() {
 
 #[test]
 fn the_end_of_another_request_changes_nothing() {
-    let mut drive = driven();
-    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    let (mut drive, channel, mut dial) = dialled(Acks::OnDelivery);
     connecting(&mut drive, channel, &mut dial);
     for kind in [EventKind::Migrated, EventKind::DeadlinePassed(RequestKind::Disconnect)] {
         report(&mut drive, dial.id(), CmEvent::AddrChange);
