@@ -49,7 +49,8 @@ impl Pair {
                 }
             }
             let due = self.sides.iter().filter_map(Drive::next_timeout).chain(self.fabric.next_due()).min();
-            self.fabric.advance_to(due.expect("nothing will ever happen again"));
+            let cores = || self.sides.each_ref().map(|drive| drive.core().summary().to_string());
+            self.fabric.advance_to(due.unwrap_or_else(|| panic!("nothing will ever happen again: {:?}", cores())));
         }
         panic!("no event in 1000 steps");
     }
