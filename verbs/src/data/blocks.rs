@@ -95,20 +95,20 @@ fn returns(flags: SendFlags) -> Returns {
 impl Qp {
     /// The blocks of the send queue.
     pub(super) fn sends(&mut self) -> Queue<'_> {
-        let cursor = &self.send;
-        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.inner).sends, cursor }
+        let cursor = &self.poster.send;
+        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.poster.inner).sends, cursor }
     }
 
     /// The blocks of the receive queue.
     pub(super) fn recvs(&mut self) -> Queue<'_> {
-        let cursor = &self.recv;
-        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.inner).recvs, cursor }
+        let cursor = &self.poster.recv;
+        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.poster.inner).recvs, cursor }
     }
 
     /// Returns a request that was not posted with its blocks, unless the device may have it.
     #[cold]
     fn unposted(&mut self, call: PostCall, reason: PostReason, request: Owning) -> Unposted<Piece> {
-        let error = self.error(call, reason);
+        let error = self.poster.error(call, reason);
         if !matches!(reason, PostReason::Device(_)) {
             return Unposted { error, given: Some(request.2) };
         }
@@ -123,7 +123,7 @@ impl Qp {
         if let Err(reason) = self.sends().check_room(1) {
             return Err(self.unposted(PostCall::Send, reason, (wr_id, returns(flags), parts)));
         }
-        match self.post_named(wr_id, op, &parts, flags) {
+        match self.poster.post_named(wr_id, op, &parts, flags) {
             Ok(()) => {
                 self.sends().lend_last(wr_id, returns(flags), parts);
                 Ok(())
@@ -137,7 +137,7 @@ impl Qp {
         if let Err(reason) = self.recvs().check_room(1) {
             return Err(self.unposted(PostCall::Recv, reason, (wr_id, Returns::ByCompletion, parts)));
         }
-        match self.post_receive(wr_id, &parts) {
+        match self.poster.post_receive(wr_id, &parts) {
             Ok(()) => {
                 self.recvs().lend_last(wr_id, Returns::ByCompletion, parts);
                 Ok(())
@@ -152,7 +152,7 @@ impl Qp {
     ) -> Result<usize, BatchError> {
         let all = requests.len();
         let posted = match self.sends().check_room(all) {
-            Ok(()) => self.post_all_named(requests.iter().map(|request| {
+            Ok(()) => self.poster.post_all_named(requests.iter().map(|request| {
                 let &SendWr { wr_id, op, ref sges, flags } = request;
                 SendWr { wr_id, op, sges, flags }
             })),
@@ -161,19 +161,19 @@ impl Qp {
         let counts = Counts::of(posted, all);
         let lent = requests.drain(..counts.filed).map(|request| (request.wr_id, returns(request.flags), request.sges));
         self.sends().lend(lent, counts);
-        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
+        posted.map_err(|stopped| self.poster.stopped(PostCall::Send, stopped))
     }
 
     pub(super) fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let all = requests.len();
         let posted = match self.recvs().check_room(all) {
-            Ok(()) => self.post_recv_list(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
+            Ok(()) => self.poster.post_recv_list(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
             Err(reason) => Err(reason.into()),
         };
         let counts = Counts::of(posted, all);
         let lent = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
         self.recvs().lend(lent, counts);
-        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
+        posted.map_err(|stopped| self.poster.stopped(PostCall::Recv, stopped))
     }
 }
 
@@ -181,7 +181,7 @@ impl Drop for Qp {
     /// The QP keeps the blocks of its requests until they are drained.
     fn drop(&mut self) {
         if let Some(blocks) = self.blocks.take() {
-            self.inner.keep(*blocks);
+            self.poster.inner.keep(*blocks);
         }
     }
 }

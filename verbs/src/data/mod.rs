@@ -33,6 +33,7 @@ mod port;
 mod post;
 mod post_checks;
 mod post_list;
+mod poster;
 mod protection_domain;
 mod qp;
 mod qp_attrs;

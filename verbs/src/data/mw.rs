@@ -17,9 +17,10 @@ use crate::accounting::kind::Kind;
 use crate::data::parked::TryEnd;
 use crate::data::pd::PdUse;
 use crate::data::piece::Piece;
+use crate::data::poster::Poster;
 use crate::data::ranges::Named as _;
 use crate::data::request::send_request;
-use crate::data::{Access, Mr, Pd, Qp, QpInner};
+use crate::data::{Access, Mr, Pd, QpInner};
 use crate::errno;
 use crate::ffi::{
     bind_mw_t, bind_mw_tso_union_t, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_send_wr, ibv_wr_opcode,
@@ -259,7 +260,7 @@ impl TryEnd for LeftMw {
     }
 }
 
-impl Qp {
+impl Poster {
     pub(super) fn bind_window(
         &mut self,
         wr_id: u64,

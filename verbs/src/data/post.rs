@@ -20,6 +20,7 @@ use cmid_proto::datapath::{
 use cmid_proto::memory::Access;
 
 use crate::accounting::wr_ring::Filing;
+use crate::data::poster::Poster;
 use crate::data::ranges::{Named, Sges, add_empty, pinned_key, pinned_keys, ranges};
 use crate::data::request::{destination, kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
@@ -41,27 +42,27 @@ impl QueuePair for Qp {
     type Piece = Piece;
 
     fn num(&self) -> u32 {
-        self.inner.qp_num()
+        self.poster.inner.qp_num()
     }
 
     fn state(&self) -> Result<QpState, Errno> {
-        self.inner.query_state()
+        self.poster.inner.query_state()
     }
 
     fn caps(&self) -> Caps {
-        self.inner.caps
+        self.poster.inner.caps
     }
 
     fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
-        self.inner.modify_attrs(attrs).map_err(|reason| ModifyError { num: self.inner.qp_num(), reason })
+        self.poster.inner.modify_attrs(attrs).map_err(|reason| ModifyError { num: self.poster.inner.qp_num(), reason })
     }
 
     fn attrs(&self) -> Result<QpAttrs, Errno> {
-        self.inner.query_attrs()
+        self.poster.inner.query_attrs()
     }
 
     fn unpolled(&self) -> Unpolled {
-        self.inner.queues.unpolled()
+        self.poster.inner.queues.unpolled()
     }
 
     /// A datagram must fit into one packet. The MTU is that of the port when a datagram was last found to be too long for it,
@@ -72,9 +73,9 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let SendWr { wr_id, op, sges, flags } = request;
-        match self.post_named(wr_id, op, sges.as_ref(), flags) {
+        match self.poster.post_named(wr_id, op, sges.as_ref(), flags) {
             Ok(()) => Ok(()),
-            Err(reason) => Err(self.error(PostCall::Send, reason)),
+            Err(reason) => Err(self.poster.error(PostCall::Send, reason)),
         }
     }
 
@@ -84,8 +85,8 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        let posted = self.post_all_named::<Sge<'a, Mr>, L>(requests.into_iter());
-        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
+        let posted = self.poster.post_all_named::<Sge<'a, Mr>, L>(requests.into_iter());
+        posted.map_err(|stopped| self.poster.stopped(PostCall::Send, stopped))
     }
 
     #[inline(always)]
@@ -93,9 +94,9 @@ impl QueuePair for Qp {
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        match self.post_receive(wr_id, sges.as_ref()) {
+        match self.poster.post_receive(wr_id, sges.as_ref()) {
             Ok(()) => Ok(()),
-            Err(reason) => Err(self.error(PostCall::Recv, reason)),
+            Err(reason) => Err(self.poster.error(PostCall::Recv, reason)),
         }
     }
 
@@ -104,8 +105,8 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let posted = self.post_recv_list::<Sge<'a, Mr>, L>(requests.into_iter());
-        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
+        let posted = self.poster.post_recv_list::<Sge<'a, Mr>, L>(requests.into_iter());
+        posted.map_err(|stopped| self.poster.stopped(PostCall::Recv, stopped))
     }
 
     fn post_bind(
@@ -116,13 +117,13 @@ impl QueuePair for Qp {
         range: Range<usize>,
         access: Access,
     ) -> Result<(), PostError> {
-        let posted = self.bind_window(wr_id, window, mr, range, access);
-        posted.map_err(|reason| self.error(PostCall::Bind, reason))
+        let posted = self.poster.bind_window(wr_id, window, mr, range, access);
+        posted.map_err(|reason| self.poster.error(PostCall::Bind, reason))
     }
 
     /// A window that is not bound is refused, because rxe would follow null pointers (`rxe_do_invalidate_mw`).
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostError> {
-        self.invalidate_window(wr_id, window).map_err(|reason| self.error(PostCall::Invalidate, reason))
+        self.poster.invalidate_window(wr_id, window).map_err(|reason| self.poster.error(PostCall::Invalidate, reason))
     }
 
     #[inline(always)]
@@ -150,7 +151,7 @@ impl QueuePair for Qp {
         part: L,
         access: Access,
     ) -> Result<(), Unposted<Piece>> {
-        self.bind_block(wr_id, window, part.into(), access)
+        self.poster.bind_block(wr_id, window, part.into(), access)
     }
 
     #[inline(always)]
@@ -161,7 +162,7 @@ impl QueuePair for Qp {
     }
 }
 
-impl Qp {
+impl Poster {
     #[inline(always)]
     pub(super) fn post_receive<N: Named>(&mut self, wr_id: u64, named: &[N]) -> Result<(), PostReason> {
         let mut one;

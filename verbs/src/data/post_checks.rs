@@ -3,10 +3,11 @@
 use cmid_proto::Transport;
 use cmid_proto::datapath::{OfPd, PostReason, SendOp};
 
+use crate::data::Ah;
+use crate::data::poster::Poster;
 use crate::data::request::{check_atomic, destination, is_of_iwarp};
-use crate::data::{Ah, Qp};
 
-impl Qp {
+impl Poster {
     /// Refuses an operation of the other kind of QP: the provider would follow the pointer of an address handle that is
     /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
     pub(super) fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {

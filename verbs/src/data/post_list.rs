@@ -5,14 +5,15 @@ use core::ptr;
 use cmid_proto::datapath::{PostReason, SendWr};
 
 use crate::accounting::kind::Kind;
+use crate::data::Ah;
 use crate::data::post::Filed;
+use crate::data::poster::Poster;
 use crate::data::ranges::{Named, add_empty, pinned_key, pinned_keys};
 use crate::data::request::send_request;
 use crate::data::staging::{Staging, Stopped};
-use crate::data::{Ah, Qp};
 use crate::ffi::ibv_send_wr;
 
-impl Qp {
+impl Poster {
     /// Posts a batch of receives.
     pub(super) fn post_recv_list<R, L>(&mut self, requests: impl Iterator<Item = (u64, L)>) -> Result<usize, Stopped>
     where

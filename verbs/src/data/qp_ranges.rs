@@ -2,11 +2,11 @@
 
 use cmid_proto::datapath::PostReason;
 
-use crate::data::Qp;
+use crate::data::poster::Poster;
 use crate::data::ranges::{Named, Sges, ranges};
 use crate::ffi::ibv_sge;
 
-impl Qp {
+impl Poster {
     /// Checks and converts the only range of a receive.
     pub(super) fn recv_range(&self, named: &impl Named) -> Result<ibv_sge, PostReason> {
         match named.range(self.pd, true) {
