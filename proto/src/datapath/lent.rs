@@ -1,20 +1,21 @@
 //! The blocks that the work requests of one queue have.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
+use core::iter::repeat_with;
+use core::mem;
 
-use super::{Completion, Parts, PostReason};
+use super::{Completion, Part, Parts, PostReason};
 
 /// The blocks that the work requests of one queue have, in the order of the posts. For devices: the handle of a QP has
 /// one for each of its queues, the handle of an SRQ has one.
 ///
 /// A request is over when it is no longer in flight: its completion was polled, or for an unsignaled one that of a later
-/// request. The device knows it by the number that it gave the request.
+/// request. The device knows it by the number that it gives the request.
 pub struct Lent<P> {
-    /// A ring; its length is a power of two, or 0 before the first request.
+    /// A ring, without a gap between its requests. It has no places before the first request.
     ring: Box<[Option<Request<P>>]>,
-    /// The count of the first request in the ring, and of the next one. They wrap around.
+    /// The place of the first request, and of the next one.
     first: usize,
     next: usize,
     /// The maximum number of requests that have blocks.
@@ -47,51 +48,66 @@ impl<P> Lent<P> {
         Lent { ring: Box::default(), first: 0, next: 0, max }
     }
 
-    fn len(&self) -> usize {
-        self.next.wrapping_sub(self.first)
+    fn after(&self, place: usize) -> usize {
+        let after = place + 1;
+        if after == self.ring.len() { 0 } else { after }
     }
 
-    /// The place of the request of this count.
-    fn place(&mut self, count: usize) -> Option<&mut Option<Request<P>>> {
-        let mask = self.ring.len().wrapping_sub(1);
-        self.ring.get_mut(count & mask)
+    /// Whether there is a place for one more request.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        matches!(self.ring.get(self.next), Some(None))
+    }
+
+    /// Whether there are places for `count` more requests: they follow each other.
+    fn has_room(&self, count: usize) -> bool {
+        let Some(ahead) = count.checked_sub(1) else { return true };
+        let (last, len) = (self.next + ahead, self.ring.len());
+        count <= len && matches!(self.ring.get(if last < len { last } else { last - len }), Some(None))
     }
 
     /// Checks that there is room for the blocks of `count` more requests. `is_over` says whether the request of a number
-    /// is over.
+    /// is over. The first call allocates the room for all.
     ///
     /// # Errors
     /// [`PostReason::NotReclaimed`].
     pub fn check_room(&mut self, count: usize, is_over: impl Fn(u64) -> bool) -> Result<(), PostReason> {
-        if self.len() + count <= self.max as usize { Ok(()) } else { self.make_room(count, is_over) }
+        if self.has_room(count) { Ok(()) } else { self.make_room(count, is_over) }
     }
 
     #[cold]
     fn make_room(&mut self, count: usize, is_over: impl Fn(u64) -> bool) -> Result<(), PostReason> {
-        self.search(is_over, |_| false);
-        if self.len() + count <= self.max as usize { Ok(()) } else { Err(PostReason::NotReclaimed { max: self.max }) }
-    }
-
-    /// Adds the blocks of a request that was posted. The device gives it a number. The first one allocates the room for
-    /// all.
-    pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) {
-        let request = Request { number, wr_id, returns, parts };
-        match self.place(self.next) {
-            Some(place @ None) => *place = Some(request),
-            Some(Some(_)) | None => self.grow(request),
+        if self.ring.is_empty() {
+            self.ring = repeat_with(|| None).take(self.max as usize).collect();
         }
-        self.next = self.next.wrapping_add(1);
+        self.search(is_over, |_| false);
+        if self.has_room(count) { Ok(()) } else { Err(PostReason::NotReclaimed { max: self.max }) }
     }
 
-    /// Adds a request for which there is no place.
-    #[cold]
-    fn grow(&mut self, request: Request<P>) {
-        let (first, len) = (self.first, self.len());
-        let held = (0..len).map(|ahead| self.place(first.wrapping_add(ahead)).and_then(Option::take));
-        let mut ring: Vec<_> = held.collect();
-        ring.push(Some(request));
-        ring.resize_with((self.max as usize).max(len + 1).next_power_of_two(), || None);
-        (self.ring, self.first, self.next) = (ring.into(), 0, len);
+    /// Adds the blocks of a request, for which there is room, and returns them. The device gives it a number.
+    pub fn lend(&mut self, number: u64, wr_id: u64, returns: Returns, parts: Parts<P>) -> &[Part<P>] {
+        let (request, next) = (Request { number, wr_id, returns, parts }, self.after(self.next));
+        match self.ring.get_mut(self.next) {
+            Some(place @ None) => {
+                self.next = next;
+                &place.insert(request).parts
+            }
+            // The device may have them.
+            Some(Some(_)) | None => no_room(request),
+        }
+    }
+
+    /// Called when the request that was added last is refused. Returns its blocks. If the device may execute it
+    /// nevertheless, they stay, and return to their pools.
+    pub fn refuse_last(&mut self, may_execute: bool) -> Option<Parts<P>> {
+        let last = self.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
+        let place = self.ring.get_mut(last)?;
+        if may_execute {
+            place.iter_mut().for_each(|request| request.returns = Returns::ToPool);
+            return None;
+        }
+        self.next = last;
+        place.take().map(|request| request.parts)
     }
 
     /// Returns the blocks of the first request with the `wr_id` of the completion that is over; `None` if there is none.
@@ -100,12 +116,12 @@ impl<P> Lent<P> {
         let wr_id = completion.wr_id;
         let is_signaled =
             move |request: &Request<P>| request.wr_id == wr_id && request.returns == Returns::ByCompletion;
-        let place = self.place(self.first)?;
+        let after = self.after(self.first);
+        let place = self.ring.get_mut(self.first)?;
         // The usual case: completions come in the order of the posts.
         if place.as_ref().is_some_and(|first| is_signaled(first) && is_over(first.number)) {
-            let request = place.take();
-            self.first = self.first.wrapping_add(1);
-            return request.map(|request| request.parts);
+            self.first = after;
+            return place.take().map(|request| request.parts);
         }
         // A success is never that of an unsignaled request.
         let has_failed = !completion.is_success();
@@ -117,39 +133,50 @@ impl<P> Lent<P> {
     /// completion returns. The blocks of the others return to their pools.
     #[cold]
     fn search(&mut self, is_over: impl Fn(u64) -> bool, is_wanted: impl Fn(&Request<P>) -> bool) -> Option<Parts<P>> {
-        let (first, len) = (self.first, self.len());
-        for count in (0..len).map(|ahead| first.wrapping_add(ahead)) {
-            let Some(Some(request)) = self.place(count) else { break };
+        let mut at = self.first;
+        for _ in 0..self.ring.len() {
+            let Some(Some(request)) = self.ring.get(at) else { break };
             let is_over = is_over(request.number);
             if is_over && is_wanted(request) {
-                return self.remove(count);
+                return self.remove(at);
             }
             if is_over && request.returns != Returns::ByCompletion {
-                self.remove(count);
+                self.remove(at);
             }
+            at = self.after(at);
         }
         None
     }
 
     /// Removes a request. Those before it move on by one place.
-    fn remove(&mut self, count: usize) -> Option<Parts<P>> {
-        let removed = self.place(count)?.take();
-        let mask = self.ring.len().wrapping_sub(1);
-        let before = (0..count.wrapping_sub(self.first)).map(|ahead| self.first.wrapping_add(ahead));
-        before.rev().for_each(|before| self.ring.swap(before & mask, before.wrapping_add(1) & mask));
-        self.first = self.first.wrapping_add(1);
+    fn remove(&mut self, at: usize) -> Option<Parts<P>> {
+        let removed = self.ring.get_mut(at)?.take();
+        let mut to = at;
+        while to != self.first {
+            let from = to.checked_sub(1).unwrap_or(self.ring.len() - 1);
+            self.ring.swap(from, to);
+            to = from;
+        }
+        self.first = self.after(self.first);
         removed.map(|request| request.parts)
     }
 
     /// Whether no request has blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.first == self.next
+        matches!(self.ring.get(self.first), None | Some(None))
     }
+}
+
+#[cold]
+fn no_room<'a, P>(request: Request<P>) -> &'a [Part<P>] {
+    debug_assert!(false, "there is room");
+    mem::forget(request);
+    &[]
 }
 
 impl<P> fmt::Debug for Lent<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").field("requests", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Lent").field("requests", &self.ring.iter().flatten().count()).finish_non_exhaustive()
     }
 }

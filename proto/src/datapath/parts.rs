@@ -179,9 +179,9 @@ impl<P> Parts<P> {
         P: Piece,
     {
         match self.0 {
+            // The usual case.
             List::One(Part(Held::Owned(block) | Held::OwnedPart(block))) => Some(block),
-            List::One(_) => None,
-            List::Several(parts) => first_block(*parts),
+            other @ (List::One(_) | List::Several(_)) => first_block(Parts(other)),
         }
     }
 
@@ -196,7 +196,7 @@ impl<P> Parts<P> {
 }
 
 #[cold]
-fn first_block<P: Piece>(parts: Vec<Part<P>>) -> Option<Block<P>> {
+fn first_block<P: Piece>(parts: Parts<P>) -> Option<Block<P>> {
     parts.into_iter().find_map(Part::into_block)
 }
 

@@ -111,6 +111,7 @@ fn parts_are_one_or_several() {
 #[test]
 fn what_is_over_comes_back_in_the_order_of_the_posts() {
     let (pool, mut lent) = (pool(4), Lent::new(4));
+    assert_eq!(lent.check_room(4, below(0)), Ok(()));
     for number in 0..4 {
         lent.lend(number, number / 2, Returns::ByCompletion, one(&pool));
     }
@@ -141,14 +142,20 @@ fn the_record_goes_round_and_keeps_the_order_of_the_posts() {
             lent.lend(first + at as u64, wr_id, Returns::ByCompletion, tagged(round + at as u8));
         }
         assert_eq!(lent.check_room(1, below(first + 3)), Err(PostReason::NotReclaimed { max: 3 }));
+        assert_eq!(lent.check_room(0, below(first + 3)), Ok(()), "nothing needs no room");
         let order = [8, 7, 7].map(|wr_id| tag(lent.reclaim(&done(wr_id), below(first + 3))));
         assert_eq!(order, [1, 0, 2].map(|at| Some(round + at)));
         assert!(lent.is_empty() && pool.available() == 5);
     }
-    // A device that lends more than there is room for loses none: each comes back.
-    (0..5).for_each(|number| lent.lend(number, number, Returns::ByCompletion, tagged(number as u8)));
-    assert_eq!(pool.available(), 0);
-    assert!((0..5).all(|number| tag(lent.reclaim(&done(number), below(5))) == Some(number as u8)));
+    // A post that is refused gives the place up. One that the device may have keeps it.
+    let done_or_not = [(0, false), (1, true)].map(|(number, may_execute)| {
+        assert_eq!(lent.check_room(1, below(0)), Ok(()));
+        assert_eq!(lent.lend(number, 7, Returns::ByCompletion, tagged(number as u8)).len(), 1);
+        tag(lent.refuse_last(may_execute))
+    });
+    assert_eq!((done_or_not, lent.is_empty(), pool.available()), ([Some(0), None], false, 4));
+    assert!(lent.reclaim(&done(7), below(2)).is_none());
+    assert_eq!((lent.check_room(3, below(2)), pool.available()), (Ok(()), 5));
 }
 
 #[test]
@@ -162,6 +169,7 @@ fn a_block_that_was_a_part_is_whole_again() {
 #[test]
 fn blocks_that_nobody_reclaims_return_to_their_pools() {
     let (pool, mut lent) = (pool(4), Lent::new(4));
+    assert_eq!(lent.check_room(4, below(0)), Ok(()));
     lent.lend(0, 5, Returns::OnFailure, one(&pool));
     lent.lend(1, 5, Returns::ToPool, one(&pool));
     lent.lend(2, 5, Returns::ByCompletion, one(&pool));

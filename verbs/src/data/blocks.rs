@@ -1,10 +1,6 @@
 //! Posts of blocks to a QP, and their return.
 
-use core::iter;
-
-use cmid_proto::datapath::{
-    BatchError, Caps, Completion, Lent, Parts, PostCall, PostReason, Returns, SendFlags, SendWr, Unposted,
-};
+use cmid_proto::datapath::{BatchError, Caps, Lent, Parts, PostCall, PostReason, Returns, SendFlags, SendWr, Unposted};
 
 use crate::accounting::wr_ring::Cursor;
 use crate::data::staging::Stopped;
@@ -13,14 +9,8 @@ use crate::data::{Ah, Piece, Qp, QpInner};
 /// The blocks that the requests of a QP have.
 #[derive(Debug)]
 pub(super) struct QpBlocks {
-    sends: Lent<Piece>,
-    recvs: Lent<Piece>,
-}
-
-/// The blocks of one queue, and the position of its poster.
-pub(super) struct Queue<'a> {
-    lent: &'a mut Lent<Piece>,
-    cursor: &'a Cursor,
+    pub(super) sends: Lent<Piece>,
+    pub(super) recvs: Lent<Piece>,
 }
 
 impl QpBlocks {
@@ -40,36 +30,6 @@ impl QpBlocks {
     }
 }
 
-impl Queue<'_> {
-    fn check_room(&mut self, count: usize) -> Result<(), PostReason> {
-        let cursor = self.cursor;
-        self.lent.check_room(count, |number| cursor.is_over(number as u32))
-    }
-
-    pub(super) fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
-        let cursor = self.cursor;
-        self.lent.reclaim(completion, |number| cursor.is_over(number as u32))
-    }
-
-    /// Adds the blocks of the last request, which was posted.
-    fn lend_last(&mut self, wr_id: u64, returns: Returns, parts: Parts<Piece>) {
-        self.lent.lend(u64::from((self.cursor.next() as u32).wrapping_sub(1)), wr_id, returns, parts);
-    }
-
-    /// Adds the blocks of the last `filed` requests. Those after the first `posted` were refused by
-    /// the device.
-    fn lend(&mut self, requests: impl Iterator<Item = (u64, Returns, Parts<Piece>)>, Counts { posted, filed }: Counts) {
-        let first = (self.cursor.next() as u32).wrapping_sub(filed as u32);
-        for ((wr_id, returns, parts), ahead) in requests.zip(0..) {
-            let returns = if (ahead as usize) < posted { returns } else { Returns::ToPool };
-            self.lent.lend(u64::from(first.wrapping_add(ahead)), wr_id, returns, parts);
-        }
-    }
-}
-
-/// The `wr_id` of a request, and its blocks.
-type Owning = (u64, Returns, Parts<Piece>);
-
 /// How many requests of a batch are posted, and how many have a token: those too that the device may have.
 #[derive(Clone, Copy)]
 struct Counts {
@@ -87,62 +47,86 @@ impl Counts {
     }
 }
 
+/// Adds the blocks of the last `filed` requests. Those after the first `posted` were refused by the device.
+fn lend(
+    lent: &mut Lent<Piece>,
+    cursor: &Cursor,
+    requests: impl Iterator<Item = (u64, Returns, Parts<Piece>)>,
+    Counts { posted, filed }: Counts,
+) {
+    let first = (cursor.next() as u32).wrapping_sub(filed as u32);
+    for ((wr_id, returns, parts), ahead) in requests.zip(0..) {
+        let returns = if (ahead as usize) < posted { returns } else { Returns::ToPool };
+        lent.lend(u64::from(first.wrapping_add(ahead)), wr_id, returns, parts);
+    }
+}
+
 /// Where the blocks of a request with these flags go.
 fn returns(flags: SendFlags) -> Returns {
     if flags.contains(SendFlags::SIGNALED) { Returns::ByCompletion } else { Returns::OnFailure }
 }
 
 impl Qp {
-    /// The blocks of the send queue.
-    pub(super) fn sends(&mut self) -> Queue<'_> {
-        let cursor = &self.poster.send;
-        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.poster.inner).sends, cursor }
-    }
-
-    /// The blocks of the receive queue.
-    pub(super) fn recvs(&mut self) -> Queue<'_> {
-        let cursor = &self.poster.recv;
-        Queue { lent: &mut QpBlocks::of(&mut self.blocks, &self.poster.inner).recvs, cursor }
-    }
-
-    /// Returns a request that was not posted with its blocks, unless the device may have it.
+    /// Ends the post of the request that was added last, which was refused. Returns its blocks, unless the device may have it.
     #[cold]
-    fn unposted(&mut self, call: PostCall, reason: PostReason, request: Owning) -> Unposted<Piece> {
-        let error = self.poster.error(call, reason);
-        if !matches!(reason, PostReason::Device(_)) {
-            return Unposted { error, given: Some(request.2) };
-        }
-        let mut queue = if call == PostCall::Send { self.sends() } else { self.recvs() };
-        queue.lend(iter::once(request), Counts { posted: 0, filed: 1 });
-        Unposted { error, given: None }
+    fn refused(&mut self, call: PostCall, reason: PostReason) -> Unposted<Piece> {
+        let blocks = QpBlocks::of(&mut self.blocks, &self.poster.inner);
+        let lent = if call == PostCall::Send { &mut blocks.sends } else { &mut blocks.recvs };
+        let given = lent.refuse_last(matches!(reason, PostReason::Device(_)));
+        Unposted { error: self.poster.error(call, reason), given }
     }
 
     #[inline(always)]
-    pub(super) fn send_blocks(&mut self, request: SendWr<'_, Parts<Piece>, Ah>) -> Result<(), Unposted<Piece>> {
-        let SendWr { wr_id, op, sges: parts, flags } = request;
-        if let Err(reason) = self.sends().check_room(1) {
-            return Err(self.unposted(PostCall::Send, reason, (wr_id, returns(flags), parts)));
+    pub(super) fn send_blocks<L: Into<Parts<Piece>>>(
+        &mut self,
+        request: SendWr<'_, L, Ah>,
+    ) -> Result<(), Unposted<Piece>> {
+        let SendWr { wr_id, op, sges: list, flags } = request;
+        let (poster, blocks) = (&mut self.poster, &mut self.blocks);
+        let Some(lent) = blocks.as_mut().map(|blocks| &mut blocks.sends).filter(|lent| lent.has_place()) else {
+            return self.send_without_place(SendWr { wr_id, op, sges: list, flags });
+        };
+        let parts = lent.lend(u64::from(poster.send.next() as u32), wr_id, returns(flags), list.into());
+        match poster.post_named(wr_id, op, parts, flags) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.refused(PostCall::Send, reason)),
         }
-        match self.poster.post_named(wr_id, op, &parts, flags) {
-            Ok(()) => {
-                self.sends().lend_last(wr_id, returns(flags), parts);
-                Ok(())
+    }
+
+    /// As `send_blocks`, where the record has no place for the request yet.
+    #[cold]
+    fn send_without_place<L: Into<Parts<Piece>>>(&mut self, request: SendWr<'_, L, Ah>) -> Result<(), Unposted<Piece>> {
+        let (poster, blocks) = (&self.poster, &mut self.blocks);
+        let lent = &mut QpBlocks::of(blocks, &poster.inner).sends;
+        match lent.check_room(1, |number| poster.send.is_over(number as u32)) {
+            Ok(()) => self.send_blocks(request),
+            Err(reason) => {
+                Err(Unposted { error: poster.error(PostCall::Send, reason), blocks: Some(request.sges.into()) })
             }
-            Err(reason) => Err(self.unposted(PostCall::Send, reason, (wr_id, returns(flags), parts))),
         }
     }
 
     #[inline(always)]
-    pub(super) fn recv_blocks(&mut self, wr_id: u64, parts: Parts<Piece>) -> Result<(), Unposted<Piece>> {
-        if let Err(reason) = self.recvs().check_room(1) {
-            return Err(self.unposted(PostCall::Recv, reason, (wr_id, Returns::ByCompletion, parts)));
+    pub(super) fn recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, list: L) -> Result<(), Unposted<Piece>> {
+        let (poster, blocks) = (&mut self.poster, &mut self.blocks);
+        let Some(lent) = blocks.as_mut().map(|blocks| &mut blocks.recvs).filter(|lent| lent.has_place()) else {
+            return self.recv_without_place(wr_id, list);
+        };
+        let parts = lent.lend(u64::from(poster.recv.next() as u32), wr_id, Returns::ByCompletion, list.into());
+        match poster.post_receive(wr_id, parts) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.refused(PostCall::Recv, reason)),
         }
-        match self.poster.post_receive(wr_id, &parts) {
-            Ok(()) => {
-                self.recvs().lend_last(wr_id, Returns::ByCompletion, parts);
-                Ok(())
-            }
-            Err(reason) => Err(self.unposted(PostCall::Recv, reason, (wr_id, Returns::ByCompletion, parts))),
+    }
+
+    /// As `recv_blocks`, where the record has no place for the request yet.
+    #[cold]
+    fn recv_without_place<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, list: L) -> Result<(), Unposted<Piece>> {
+        let (poster, blocks) = (&self.poster, &mut self.blocks);
+        let lent = &mut QpBlocks::of(blocks, &poster.inner).recvs;
+        match lent.check_room(1, |number| poster.recv.is_over(number as u32)) {
+            Ok(()) => self.recv_blocks(wr_id, list),
+            Err(reason) => Err(Unposted { error: poster.error(PostCall::Recv, reason), blocks: Some(list.into()) }),
         }
     }
 
@@ -150,30 +134,32 @@ impl Qp {
         &mut self,
         requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>,
     ) -> Result<usize, BatchError> {
-        let all = requests.len();
-        let posted = match self.sends().check_room(all) {
-            Ok(()) => self.poster.post_all_named(requests.iter().map(|request| {
+        let (all, poster) = (requests.len(), &mut self.poster);
+        let lent = &mut QpBlocks::of(&mut self.blocks, &poster.inner).sends;
+        let posted = match lent.check_room(all, |number| poster.send.is_over(number as u32)) {
+            Ok(()) => poster.post_all_named(requests.iter().map(|request| {
                 let &SendWr { wr_id, op, ref sges, flags } = request;
                 SendWr { wr_id, op, sges, flags }
             })),
             Err(reason) => Err(reason.into()),
         };
         let counts = Counts::of(posted, all);
-        let lent = requests.drain(..counts.filed).map(|request| (request.wr_id, returns(request.flags), request.sges));
-        self.sends().lend(lent, counts);
-        posted.map_err(|stopped| self.poster.stopped(PostCall::Send, stopped))
+        let owned = requests.drain(..counts.filed).map(|request| (request.wr_id, returns(request.flags), request.sges));
+        lend(lent, &poster.send, owned, counts);
+        posted.map_err(|stopped| poster.stopped(PostCall::Send, stopped))
     }
 
     pub(super) fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        let all = requests.len();
-        let posted = match self.recvs().check_room(all) {
-            Ok(()) => self.poster.post_recv_list(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
+        let (all, poster) = (requests.len(), &mut self.poster);
+        let lent = &mut QpBlocks::of(&mut self.blocks, &poster.inner).recvs;
+        let posted = match lent.check_room(all, |number| poster.recv.is_over(number as u32)) {
+            Ok(()) => poster.post_recv_list(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
             Err(reason) => Err(reason.into()),
         };
         let counts = Counts::of(posted, all);
-        let lent = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
-        self.recvs().lend(lent, counts);
-        posted.map_err(|stopped| self.poster.stopped(PostCall::Recv, stopped))
+        let owned = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
+        lend(lent, &poster.recv, owned, counts);
+        posted.map_err(|stopped| poster.stopped(PostCall::Recv, stopped))
     }
 }
 

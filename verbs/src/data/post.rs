@@ -128,8 +128,7 @@ impl QueuePair for Qp {
 
     #[inline(always)]
     fn post_send_blocks<L: Into<Parts<Piece>>>(&mut self, request: SendWr<'_, L, Ah>) -> Result<(), Unposted<Piece>> {
-        let SendWr { wr_id, op, sges, flags } = request;
-        self.send_blocks(SendWr { wr_id, op, sges: sges.into(), flags })
+        self.send_blocks(request)
     }
 
     fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
@@ -137,7 +136,7 @@ impl QueuePair for Qp {
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
-        self.recv_blocks(wr_id, blocks.into())
+        self.recv_blocks(wr_id, blocks)
     }
 
     fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
@@ -156,9 +155,11 @@ impl QueuePair for Qp {
 
     #[inline(always)]
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
-        self.blocks.as_ref()?;
-        let mut queue = if completion.opcode.is_recv() { self.recvs() } else { self.sends() };
-        queue.reclaim(completion)
+        let (blocks, poster) = (self.blocks.as_mut()?, &self.poster);
+        let is_recv = completion.opcode.is_recv();
+        let (lent, cursor) =
+            if is_recv { (&mut blocks.recvs, &poster.recv) } else { (&mut blocks.sends, &poster.send) };
+        lent.reclaim(completion, |number| cursor.is_over(number as u32))
     }
 }
 
@@ -220,17 +221,19 @@ impl Poster {
         one: &N,
         flags: SendFlags,
     ) -> Result<(), PostReason> {
-        let sge = one.range(self.pd, op.writes_locally());
         // See `check_op`.
         let api = match destination(&op) {
             Some(_) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
             None => self.connected_api,
         };
-        let Some(api) = api else { return self.post_one_classic::<N>(wr_id, op, sge, flags) };
+        let (Some(api), Ok(sge)) = (api, one.range(self.pd, op.writes_locally())) else {
+            // Not the values above: a pointer to them would keep them out of registers.
+            let sges = one.range(self.pd, op.writes_locally());
+            return self.post_one_classic::<N>(SendWr { wr_id, op, sges, flags });
+        };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
         self.check_reads(&op)?;
-        let sge = sge?;
         let is_inline = self.check_one(&op, &sge)?;
         let token = self.file_send_one(wr_id, pinned_key::<N>(&sge, is_inline), kind_of(&op))?;
         // SAFETY: see `SAFETY OF POSTING`.
@@ -239,17 +242,14 @@ impl Poster {
         self.settle(answer)
     }
 
-    /// As `post_one`, by ibv_post_send(3). The range is passed by value: a pointer to it would keep it out of registers
-    /// in `post_one`. What is wrong with the operation is said before what is wrong with the range.
+    /// As `post_one`, by ibv_post_send(3). What is wrong with the operation is said before what is wrong with the range.
     fn post_one_classic<N: Named>(
         &mut self,
-        wr_id: u64,
-        op: SendOp<'_, Ah>,
-        sge: Result<ibv_sge, PostReason>,
-        flags: SendFlags,
+        request: SendWr<'_, Result<ibv_sge, PostReason>, Ah>,
     ) -> Result<(), PostReason> {
+        let SendWr { wr_id, op, sges, flags } = request;
         self.check_op(&op)?;
-        let mut sge = sge?;
+        let mut sge = sges?;
         self.check_len(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
