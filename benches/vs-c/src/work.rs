@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use cmid_proto::datapath::{CompletionQueue, MemoryRegion, Parts, QueuePair, SendWr, SharedReceiveQueue};
-use cmid_verbs::{Ah, Completion, Piece, WcStatus};
+use cmid_verbs::{Completion, WcStatus};
 
 use crate::connection::{BYTES, Connection};
 use crate::mark::in_parts;
@@ -16,7 +16,6 @@ pub(crate) const AT_ONCE: u64 = 32;
 /// As in C; the reason for its length is in `c/work.c`.
 const PAUSE: Duration = Duration::from_millis(900);
 
-type Requests = Vec<SendWr<'static, Parts<Piece>, Ah>>;
 type Completions = [Completion; 2 * AT_ONCE as usize];
 
 /// What is posted, and how.
@@ -55,13 +54,10 @@ pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
     let mut connection = Connection::open(to, work.shared)?;
     // Filled again by each poll, as the array of C is.
     let mut completions = [Completion::default(); 2 * AT_ONCE as usize];
-    let mut requests = Vec::with_capacity(AT_ONCE as usize);
     in_parts(|| {
         for _ in 0..rounds {
             match work {
-                Work { blocks: true, in_one_call: true, .. } => {
-                    block_batch(&mut connection, &mut requests, &mut completions)?
-                }
+                Work { blocks: true, in_one_call: true, .. } => block_batch(&mut connection, &mut completions)?,
                 Work { blocks: true, sends: true, .. } => block_sends(&mut connection, &mut completions)?,
                 Work { blocks: true, .. } => block_writes(&mut connection, &mut completions)?,
                 Work { shared: true, .. } => shared_sends(&mut connection, &mut completions)?,
@@ -170,12 +166,10 @@ fn block_sends(connection: &mut Connection, completions: &mut Completions) -> Re
 }
 
 #[inline(never)]
-fn block_batch(connection: &mut Connection, requests: &mut Requests, completions: &mut Completions) -> Result<()> {
-    for number in 0..AT_ONCE {
-        let block = connection.blocks.pop().context("no block")?;
-        requests.push(SendWr::write(number, block.into(), connection.peer));
-    }
-    connection.qp.post_sends_blocks(requests)?;
+fn block_batch(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
+    let (blocks, peer) = (&mut connection.blocks, connection.peer);
+    let requests = blocks.drain(..AT_ONCE as usize).zip(0..).map(|(block, number)| SendWr::write(number, block, peer));
+    connection.qp.post_sends_blocks(requests).map_err(|unposted| unposted.error)?;
     sleep(PAUSE);
     poll_all::<{ AT_ONCE as usize }>(connection, completions)?;
     reclaim::<{ AT_ONCE as usize }>(connection, completions)

@@ -62,7 +62,7 @@ impl<P> Lent<P> {
     /// Whether there are places for `count` more requests: they follow each other.
     fn has_room(&self, count: usize) -> bool {
         let Some(ahead) = count.checked_sub(1) else { return true };
-        let (last, len) = (self.next + ahead, self.ring.len());
+        let (last, len) = (self.next.wrapping_add(ahead), self.ring.len());
         count <= len && matches!(self.ring.get(if last < len { last } else { last - len }), Some(None))
     }
 
@@ -97,17 +97,28 @@ impl<P> Lent<P> {
         }
     }
 
-    /// Called when the request that was added last is refused. Returns its blocks. If the device may execute it
-    /// nevertheless, they stay, and return to their pools.
-    pub fn refuse_last(&mut self, may_execute: bool) -> Option<Parts<P>> {
-        let last = self.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
-        let place = self.ring.get_mut(last)?;
-        if may_execute {
-            place.iter_mut().for_each(|request| request.returns = Returns::ToPool);
-            return None;
-        }
+    fn before(&self, place: usize) -> usize {
+        place.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1))
+    }
+
+    /// Takes back the request that was added last, which is not posted after all, and returns its blocks.
+    pub fn take_back(&mut self) -> Option<Parts<P>> {
+        let last = self.before(self.next);
+        let request = self.ring.get_mut(last)?.take()?;
         self.next = last;
-        place.take().map(|request| request.parts)
+        Some(request.parts)
+    }
+
+    /// Called when the device has refused the last `count` requests, and may execute them nevertheless. Their blocks return
+    /// to their pools.
+    pub fn note_refused(&mut self, count: usize) {
+        let mut place = self.next;
+        for _ in 0..count {
+            place = self.before(place);
+            if let Some(Some(request)) = self.ring.get_mut(place) {
+                request.returns = Returns::ToPool;
+            }
+        }
     }
 
     /// Returns the blocks of the first request with the `wr_id` of the completion that is over; `None` if there is none.
@@ -153,7 +164,7 @@ impl<P> Lent<P> {
         let removed = self.ring.get_mut(at)?.take();
         let mut to = at;
         while to != self.first {
-            let from = to.checked_sub(1).unwrap_or(self.ring.len() - 1);
+            let from = self.before(to);
             self.ring.swap(from, to);
             to = from;
         }

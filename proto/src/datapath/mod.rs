@@ -91,7 +91,7 @@ pub use lent::{Lent, Returns};
 pub use maxima::Maxima;
 pub use memory_region::{Memory, MemoryRegion, MemoryWindow, Reregistered, View, zeros};
 #[cfg(feature = "std")]
-pub use parts::{Part, Parts, Unposted};
+pub use parts::{Part, Parts, Unposted, UnpostedBatch};
 #[cfg(feature = "std")]
 pub use pool::{Block, Piece, Pool};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};

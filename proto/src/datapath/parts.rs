@@ -6,7 +6,7 @@ use alloc::vec::{self, Vec};
 use core::fmt;
 use core::ops::{Deref, Range};
 
-use super::{Block, Length, Piece, PostError, PostReason};
+use super::{BatchError, Block, Length, Piece, PostError, PostReason};
 use crate::error_with::ErrorWith;
 
 /// A block, or a part of it, in a work request. The request has the whole block.
@@ -251,3 +251,7 @@ impl<P> IntoIterator for Parts<P> {
 /// A work request with blocks was not posted. It gives back the blocks; `None` after [`PostReason::Device`]: the device
 /// may have queued the request, so they return to their pools when it can no longer execute it.
 pub type Unposted<P> = ErrorWith<Option<Parts<P>>, PostError>;
+
+/// A batch of work requests with blocks was not posted, or not all of it. It gives back the blocks of each request that was
+/// not posted, in order, except those that the device may have ([`Unposted`]).
+pub type UnpostedBatch<P> = ErrorWith<Vec<Parts<P>>, BatchError>;

@@ -1,12 +1,10 @@
 //! The trait of a QP.
 
-#[cfg(feature = "std")]
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Access, BatchError, Caps, MemoryRegion, ModifyError, PostError, QpAttrs, QpState, SendWr, Sge, Unpolled};
 #[cfg(feature = "std")]
-use super::{Completion, Part, Parts, Piece, Unposted};
+use super::{Completion, Part, Parts, Piece, Unposted, UnpostedBatch};
 #[cfg(doc)]
 use super::{ModifyReason, PostReason};
 use crate::errno::Errno;
@@ -230,16 +228,18 @@ pub trait QueuePair: Send {
         request: SendWr<'_, L, Self::Ah>,
     ) -> Result<(), Unposted<Self::Piece>>;
 
-    /// Posts requests of blocks to the send queue in order, with one doorbell, and returns their number. Takes them out
-    /// of the vector; those that are refused stay.
+    /// Posts requests of blocks to the send queue in order, with one doorbell, and returns their number. The iterator runs as
+    /// that of [`QueuePair::post_sends`].
     ///
     /// # Errors
-    /// As [`QueuePair::post_sends`] and [`QueuePair::post_send_blocks`].
+    /// As [`QueuePair::post_sends`] and [`QueuePair::post_send_blocks`], with the blocks of the requests that were not
+    /// posted and that the device cannot have ([`Unposted::blocks`]).
     #[cfg(feature = "std")]
-    fn post_sends_blocks(
-        &mut self,
-        requests: &mut Vec<SendWr<'_, Parts<Self::Piece>, Self::Ah>>,
-    ) -> Result<usize, BatchError>;
+    fn post_sends_blocks<'a, L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Self::Piece>>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Self::Ah>>,
+        L: Into<Parts<Self::Piece>>,
+        Self::Ah: 'a;
 
     /// Posts blocks to receive a message. They move into the receive. [`QueuePair::reclaim`] returns them after its
     /// completion.
@@ -253,13 +253,15 @@ pub trait QueuePair: Send {
         blocks: L,
     ) -> Result<(), Unposted<Self::Piece>>;
 
-    /// Posts receives of blocks in order, with one doorbell, and returns their number. Takes them out of the vector;
-    /// those that are refused stay.
+    /// Posts receives of blocks in order, with one doorbell, and returns their number.
     ///
     /// # Errors
-    /// As [`QueuePair::post_recvs`] and [`QueuePair::post_recv_blocks`].
+    /// As [`QueuePair::post_recvs`] and [`QueuePair::post_recv_blocks`], with the blocks.
     #[cfg(feature = "std")]
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Self::Piece>)>) -> Result<usize, BatchError>;
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Self::Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Self::Piece>>;
 
     /// Posts the bind of a window to a part of a block, for the peer of this QP, as [`QueuePair::post_bind`] does to an MR.
     /// The block moves into the window: while the peer may write, nobody else has it.

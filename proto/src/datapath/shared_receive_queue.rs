@@ -1,11 +1,8 @@
 //! The trait of a shared receive queue.
 
-#[cfg(feature = "std")]
-use alloc::vec::Vec;
-
 use super::{BatchError, MemoryRegion, PostError, Sge};
 #[cfg(feature = "std")]
-use super::{Completion, Parts, Piece, Unposted};
+use super::{Completion, Parts, Piece, Unposted, UnpostedBatch};
 use crate::errno::Errno;
 
 /// The capacities of a shared receive queue (`struct ibv_srq_attr`).
@@ -119,13 +116,15 @@ pub trait SharedReceiveQueue: Send {
         blocks: L,
     ) -> Result<(), Unposted<Self::Piece>>;
 
-    /// Posts receives of blocks in order, with one doorbell, and returns their number. Takes them out of the vector;
-    /// those that are refused stay.
+    /// Posts receives of blocks in order, with one doorbell, and returns their number.
     ///
     /// # Errors
-    /// As [`SharedReceiveQueue::post_recvs`] and [`SharedReceiveQueue::post_recv_blocks`].
+    /// As [`SharedReceiveQueue::post_recvs`] and [`SharedReceiveQueue::post_recv_blocks`], with the blocks.
     #[cfg(feature = "std")]
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Self::Piece>)>) -> Result<usize, BatchError>;
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Self::Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Self::Piece>>;
 
     /// Returns the blocks of the receive of a polled completion; `None` if it has none, or if they were returned. The
     /// blocks of a receive that never completes return when the SRQ is destroyed and the CQs of its QPs are polled empty

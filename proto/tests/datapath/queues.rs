@@ -5,7 +5,7 @@ use std::ops::Range;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
     Access, BatchError, Caps, Completion, ModifyError, Part, Parts, PostCall, PostError, QpAttrs, QpState, QueuePair,
-    SendWr, Sge, SharedReceiveQueue, SrqCaps, Unpolled, Unposted,
+    SendWr, Sge, SharedReceiveQueue, SrqCaps, Unpolled, Unposted, UnpostedBatch,
 };
 
 use crate::device::{Bytes, Mw, Piece, Qp, Srq};
@@ -18,8 +18,12 @@ impl SharedReceiveQueue for Srq {
         Ok(())
     }
 
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        Ok(requests.drain(..).count())
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Piece>>,
+    {
+        Ok(requests.into_iter().count())
     }
 
     fn reclaim(&mut self, _: &Completion) -> Option<Parts<Piece>> {
@@ -69,16 +73,24 @@ impl QueuePair for Qp {
         Ok(())
     }
 
-    fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, u8>>) -> Result<usize, BatchError> {
-        Ok(requests.drain(..).count())
+    fn post_sends_blocks<'a, L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, u8>>,
+        L: Into<Parts<Piece>>,
+    {
+        Ok(requests.into_iter().count())
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, _: u64, _: L) -> Result<(), Unposted<Piece>> {
         Ok(())
     }
 
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        Ok(requests.drain(..).count())
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Piece>>,
+    {
+        Ok(requests.into_iter().count())
     }
 
     fn post_bind_block<L: Into<Part<Piece>>>(

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use cmid_proto::datapath::{
     Access, BatchError, Caps, Completion, ModifyError, OfPd, Part, Parts, PostCall, PostError, PostReason, QpAttrs,
-    QpState, QueuePair, Remote, Returns, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, WcOpcode,
+    QpState, QueuePair, Remote, Returns, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, UnpostedBatch, WcOpcode,
 };
-use cmid_proto::{Errno, Service, Transport};
+use cmid_proto::{Errno, ErrorWith, Service, Transport};
 
 use crate::data::action::{Action, Local};
 use crate::data::ah::Ah;
@@ -142,12 +142,65 @@ impl QueuePair for Qp {
     fn post_send_blocks<L: Into<Parts<Piece>>>(&mut self, request: SendWr<'_, L, Ah>) -> Result<(), Unposted<Piece>> {
         let SendWr { wr_id, op, sges, flags } = request;
         let mut one = vec![SendWr { wr_id, op, sges: sges.into(), flags }];
-        let posted = self.post_sends_blocks(&mut one);
+        let posted = self.send_all_blocks(&mut one);
         let blocks = one.pop().map(|request| request.sges);
         posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
     }
 
-    fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
+    fn post_sends_blocks<'a, L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
+        L: Into<Parts<Piece>>,
+        Ah: 'a,
+    {
+        let owned = |SendWr { wr_id, op, sges, flags }| SendWr { wr_id, op, sges: L::into(sges), flags };
+        let mut requests: Vec<_> = requests.into_iter().map(owned).collect();
+        let posted = self.send_all_blocks(&mut requests);
+        posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|wr| wr.sges).collect(), error))
+    }
+
+    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
+        let mut one = vec![(wr_id, blocks.into())];
+        let posted = self.recv_all_blocks(&mut one);
+        let blocks = one.pop().map(|(_, parts)| parts);
+        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
+    }
+
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Piece>>,
+    {
+        let mut requests: Vec<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
+        let posted = self.recv_all_blocks(&mut requests);
+        posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|(_, parts)| parts).collect(), error))
+    }
+
+    fn post_bind_block<L: Into<Part<Piece>>>(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        part: L,
+        access: Access,
+    ) -> Result<(), Unposted<Piece>> {
+        self.bind_block(wr_id, window, part.into(), access)
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+        let (fabric, no, [sends, recvs]) = (&self.fabric, self.no, &mut self.blocks);
+        if completion.opcode.is_recv() {
+            let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
+            return recvs.reclaim(completion, is_over).map(blocks::loaded);
+        }
+        let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
+        let parts = sends.reclaim(completion, is_over);
+        if is_read(completion.opcode) { parts.map(blocks::loaded) } else { parts }
+    }
+}
+
+impl Qp {
+    /// Takes the requests that are posted, or that the device may execute, out of the vector.
+    fn send_all_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
         let [lent, _] = &mut self.blocks;
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
@@ -170,14 +223,8 @@ impl QueuePair for Qp {
         posted
     }
 
-    fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
-        let mut one = vec![(wr_id, blocks.into())];
-        let posted = self.post_recvs_blocks(&mut one);
-        let blocks = one.pop().map(|(_, parts)| parts);
-        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
-    }
-
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+    /// Takes the requests that are posted, or that the device may execute, out of the vector.
+    fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let [_, lent] = &mut self.blocks;
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
@@ -192,27 +239,6 @@ impl QueuePair for Qp {
         let count = posted.unwrap_or_else(|error| error.posted);
         blocks::lend(&mut self.blocks[1], count, (before, after), lent);
         posted
-    }
-
-    fn post_bind_block<L: Into<Part<Piece>>>(
-        &mut self,
-        wr_id: u64,
-        window: &mut Mw,
-        part: L,
-        access: Access,
-    ) -> Result<(), Unposted<Piece>> {
-        self.bind_block(wr_id, window, part.into(), access)
-    }
-
-    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
-        let (fabric, no, [sends, recvs]) = (&self.fabric, self.no, &mut self.blocks);
-        if completion.opcode.is_recv() {
-            let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
-            return recvs.reclaim(completion, is_over).map(blocks::loaded);
-        }
-        let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
-        let parts = sends.reclaim(completion, is_over);
-        if is_read(completion.opcode) { parts.map(blocks::loaded) } else { parts }
     }
 }
 

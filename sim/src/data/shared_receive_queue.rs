@@ -2,11 +2,11 @@
 
 use std::mem;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
     BatchError, Completion, CreateCall, CreateError, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge,
-    SharedReceiveQueue, SrqCaps, Unposted,
+    SharedReceiveQueue, SrqCaps, Unposted, UnpostedBatch,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::blocks::{self, LeftBlocks, LeftQueue, Piece};
 use crate::data::mr::Mr;
@@ -108,12 +108,31 @@ impl SharedReceiveQueue for Srq {
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
         let mut one = vec![(wr_id, blocks.into())];
-        let posted = self.post_recvs_blocks(&mut one);
+        let posted = self.recv_all_blocks(&mut one);
         let blocks = one.pop().map(|(_, parts)| parts);
         posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
     }
 
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Piece>>,
+    {
+        let mut requests: Vec<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
+        let posted = self.recv_all_blocks(&mut requests);
+        posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|(_, parts)| parts).collect(), error))
+    }
+
+    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
+        let (fabric, no) = (&self.fabric, self.no);
+        let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
+        self.blocks.reclaim(completion, is_over).map(blocks::loaded)
+    }
+}
+
+impl Srq {
+    /// Takes the requests that are posted, or that the device may execute, out of the vector.
+    fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
         let checked = self.blocks.check_room(requests.len(), is_over);
@@ -127,12 +146,6 @@ impl SharedReceiveQueue for Srq {
         let count = posted.unwrap_or_else(|error| error.posted);
         blocks::lend(&mut self.blocks, count, (before, after), lent);
         posted
-    }
-
-    fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
-        let (fabric, no) = (&self.fabric, self.no);
-        let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
-        self.blocks.reclaim(completion, is_over).map(blocks::loaded)
     }
 }
 

@@ -129,8 +129,8 @@ fn blocks_of_unsignaled_requests_return_with_a_later_one() {
         s.qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
     }
     let requests = (0..3).map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap())));
-    let mut batch: Vec<_> = requests.map(|wr| if wr.wr_id == 2 { wr } else { wr.unsignaled() }).collect();
-    assert_eq!((c.qp.post_sends_blocks(&mut batch), batch.len()), (Ok(3), 0));
+    let batch = requests.map(|wr| if wr.wr_id == 2 { wr } else { wr.unsignaled() });
+    assert_eq!(c.qp.post_sends_blocks(batch).unwrap(), 3);
     let sent = done(&env, &mut c.send_cq);
     assert_eq!((sent.wr_id, here.available()), (2, 0));
     assert_eq!((c.qp.reclaim(&sent).map(|parts| parts.len()), here.available()), (Some(1), 3));
@@ -143,14 +143,14 @@ fn a_batch_that_is_refused_stays_with_its_owner() {
     let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 4));
     let mut sends: Vec<_> = (0..2).map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap()))).collect();
     sends.push(SendWr::send(2, here.take().unwrap().part(0..17).into()));
-    let refused = c.qp.post_sends_blocks(&mut sends).unwrap_err();
-    assert_eq!((refused.posted, sends.len()), (0, 3));
-    let mut receives: Vec<_> = (0..3).map(|wr_id| (wr_id, Parts::from(there.take().unwrap()))).collect();
-    let refused = s.qp.post_recvs_blocks(&mut receives).unwrap_err();
-    assert_eq!((refused.error.reason(), receives.len()), (PostReason::NotReclaimed { max: 2 }, 3));
-    receives.pop();
-    assert_eq!((s.qp.post_recvs_blocks(&mut receives), receives.len()), (Ok(2), 0));
-    assert_eq!(s.qp.post_recvs_blocks(&mut receives).unwrap_err().error.reason(), PostReason::EmptyBatch);
+    let ErrorWith { given: blocks, error: refused } = c.qp.post_sends_blocks(sends).unwrap_err();
+    assert_eq!((refused.posted, blocks.len()), (0, 3));
+    let receives = (0..3).map(|wr_id| (wr_id, there.take().unwrap()));
+    let ErrorWith { given: blocks, error: refused } = s.qp.post_recvs_blocks(receives).unwrap_err();
+    assert_eq!((refused.error.reason(), blocks.len()), (PostReason::NotReclaimed { max: 2 }, 3));
+    assert_eq!(s.qp.post_recvs_blocks((0..).zip(blocks.into_iter().take(2))).unwrap(), 2);
+    let ErrorWith { given: blocks, error: refused } = s.qp.post_recvs_blocks::<Parts<_>, _>([]).unwrap_err();
+    assert_eq!((refused.error.reason(), blocks.len()), (PostReason::EmptyBatch, 0));
 }
 
 /// The device has the request, and executes it later: its block does not come back before.
@@ -205,8 +205,7 @@ fn receives_of_an_srq_come_back_in_any_order() {
     let Equipment { pd, .. } = &pair.server_qp;
     let mut srq = pd.create_srq(SrqCaps { max_wr: 2, max_sge: 1 }).unwrap();
     let blocks = pool(pd, 3);
-    let mut both: Vec<_> = [1, 2].into_iter().map(|wr_id| (wr_id, Parts::from(blocks.take().unwrap()))).collect();
-    assert_eq!((srq.post_recvs_blocks(&mut both), both.len()), (Ok(2), 0));
+    assert_eq!(srq.post_recvs_blocks([1, 2].map(|wr_id| (wr_id, blocks.take().unwrap()))).unwrap(), 2);
     let full = srq.post_recv_blocks(3, blocks.take().unwrap()).unwrap_err();
     assert_eq!(reason(full), (PostReason::NotReclaimed { max: 2 }, Some(1)));
     assert!(srq.reclaim(&Completion { wr_id: 1, ..Completion::default() }).is_none());

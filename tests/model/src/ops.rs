@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use cmid_proto::info::Counters;
 use cmid_proto::{
-    AckToken, Admission, Begun, Call, ChannelKey, CmEvent, Core, Error, ErrorWith, EventKind, Flow, GroupKey, IdKey, Limits,
-    Progress, RawEvent, Released, Request, State, Time,
+    AckToken, Admission, Begun, Call, ChannelKey, CmEvent, Core, Error, ErrorWith, EventKind, Flow, GroupKey, IdKey,
+    Limits, Progress, RawEvent, Released, Request, State, Time,
 };
 
 use crate::input::Input;

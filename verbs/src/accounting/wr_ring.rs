@@ -232,6 +232,11 @@ pub(crate) struct Filing<'a> {
 }
 
 impl Filing<'_> {
+    /// The number of the next request.
+    pub(crate) fn number(&self) -> u32 {
+        self.next as u32
+    }
+
     /// As [`Cursor::file`], after those that were filed before.
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));

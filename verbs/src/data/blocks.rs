@@ -1,8 +1,14 @@
 //! Posts of blocks to a QP, and their return.
 
-use cmid_proto::datapath::{BatchError, Caps, Lent, Parts, PostCall, PostReason, Returns, SendFlags, SendWr, Unposted};
+use core::mem;
 
-use crate::accounting::wr_ring::Cursor;
+use cmid_proto::ErrorWith;
+use cmid_proto::datapath::{
+    Caps, Lent, Part, Parts, PostCall, PostReason, Returns, SendFlags, SendWr, Unposted, UnpostedBatch,
+};
+
+use crate::accounting::wr_ring::{Cursor, Filing};
+use crate::data::ranges::Keeper;
 use crate::data::staging::Stopped;
 use crate::data::{Ah, Piece, Qp, QpInner};
 
@@ -30,34 +36,67 @@ impl QpBlocks {
     }
 }
 
-/// How many requests of a batch are posted, and how many have a token: those too that the device may have.
-#[derive(Clone, Copy)]
-struct Counts {
-    posted: usize,
-    filed: usize,
+/// The blocks of a batch that is being posted. Its drop takes them back: the iterator of the batch may panic.
+struct Lending<'a> {
+    lent: &'a mut Lent<Piece>,
+    /// The number of requests whose blocks were added.
+    count: usize,
+    /// The blocks of a request for which there is no room.
+    refused: Option<Parts<Piece>>,
 }
 
-impl Counts {
-    fn of(result: Result<usize, Stopped>, all: usize) -> Self {
-        match result {
-            Ok(posted) => Counts { posted, filed: posted },
-            Err(Stopped { posted, reason: PostReason::Device(_) }) => Counts { posted, filed: all },
-            Err(Stopped { posted, .. }) => Counts { posted, filed: posted },
+impl<'a> Lending<'a> {
+    fn new(lent: &'a mut Lent<Piece>) -> Self {
+        Lending { lent, count: 0, refused: None }
+    }
+
+    /// Makes room for a batch of at most so many requests, if it is needed. Not later: what is over is dropped here, and the
+    /// batch holds the lock of the provider.
+    fn prepare(&mut self, most: Option<usize>, cursor: &Cursor) {
+        let _ = self.lent.check_room(most.unwrap_or(usize::MAX), |number| cursor.is_over(number as u32));
+    }
+
+    /// Called after the batch. Returns the blocks of the requests that were not posted and that the device does not have.
+    fn end(&mut self, posted: Result<usize, Stopped>) -> Vec<Parts<Piece>> {
+        let count = mem::take(&mut self.count);
+        match posted {
+            Ok(_) => Vec::new(),
+            Err(Stopped { posted, reason: PostReason::Device(_) }) => {
+                self.lent.note_refused(count.saturating_sub(posted));
+                Vec::new()
+            }
+            Err(Stopped { posted, .. }) => {
+                let last_first = (posted..count).filter_map(|_| self.lent.take_back());
+                let mut blocks: Vec<_> = self.refused.take().into_iter().chain(last_first).collect();
+                blocks.reverse();
+                blocks
+            }
         }
     }
 }
 
-/// Adds the blocks of the last `filed` requests. Those after the first `posted` were refused by the device.
-fn lend(
-    lent: &mut Lent<Piece>,
-    cursor: &Cursor,
-    requests: impl Iterator<Item = (u64, Returns, Parts<Piece>)>,
-    Counts { posted, filed }: Counts,
-) {
-    let first = (cursor.next() as u32).wrapping_sub(filed as u32);
-    for ((wr_id, returns, parts), ahead) in requests.zip(0..) {
-        let returns = if (ahead as usize) < posted { returns } else { Returns::ToPool };
-        lent.lend(u64::from(first.wrapping_add(ahead)), wr_id, returns, parts);
+impl<L: Into<Parts<Piece>>> Keeper<L, Part<Piece>> for Lending<'_> {
+    fn keep(
+        &mut self,
+        filing: &Filing<'_>,
+        wr_id: u64,
+        flags: SendFlags,
+        list: L,
+    ) -> Result<&[Part<Piece>], PostReason> {
+        // It may panic, so nothing counts yet.
+        let parts = list.into();
+        if let Err(reason) = self.lent.check_room(1, |_| false) {
+            self.refused = Some(parts);
+            return Err(reason);
+        }
+        self.count += 1;
+        Ok(self.lent.lend(u64::from(filing.number()), wr_id, returns(flags), parts))
+    }
+}
+
+impl Drop for Lending<'_> {
+    fn drop(&mut self) {
+        (0..self.count).for_each(|_| drop(self.lent.take_back()));
     }
 }
 
@@ -72,7 +111,12 @@ impl Qp {
     fn refused(&mut self, call: PostCall, reason: PostReason) -> Unposted<Piece> {
         let blocks = QpBlocks::of(&mut self.blocks, &self.poster.inner);
         let lent = if call == PostCall::Send { &mut blocks.sends } else { &mut blocks.recvs };
-        let given = lent.refuse_last(matches!(reason, PostReason::Device(_)));
+        let given = if let PostReason::Device(_) = reason {
+            lent.note_refused(1);
+            None
+        } else {
+            lent.take_back()
+        };
         Unposted { error: self.poster.error(call, reason), given }
     }
 
@@ -101,7 +145,7 @@ impl Qp {
         match lent.check_room(1, |number| poster.send.is_over(number as u32)) {
             Ok(()) => self.send_blocks(request),
             Err(reason) => {
-                Err(Unposted { error: poster.error(PostCall::Send, reason), blocks: Some(request.sges.into()) })
+                Err(Unposted { error: poster.error(PostCall::Send, reason), given: Some(request.sges.into()) })
             }
         }
     }
@@ -126,40 +170,41 @@ impl Qp {
         let lent = &mut QpBlocks::of(blocks, &poster.inner).recvs;
         match lent.check_room(1, |number| poster.recv.is_over(number as u32)) {
             Ok(()) => self.recv_blocks(wr_id, list),
-            Err(reason) => Err(Unposted { error: poster.error(PostCall::Recv, reason), blocks: Some(list.into()) }),
+            Err(reason) => Err(Unposted { error: poster.error(PostCall::Recv, reason), given: Some(list.into()) }),
         }
     }
 
-    pub(super) fn send_all_blocks(
+    pub(super) fn send_all_blocks<'a, L: Into<Parts<Piece>>>(
         &mut self,
-        requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>,
-    ) -> Result<usize, BatchError> {
-        let (all, poster) = (requests.len(), &mut self.poster);
-        let lent = &mut QpBlocks::of(&mut self.blocks, &poster.inner).sends;
-        let posted = match lent.check_room(all, |number| poster.send.is_over(number as u32)) {
-            Ok(()) => poster.post_all_named(requests.iter().map(|request| {
-                let &SendWr { wr_id, op, ref sges, flags } = request;
-                SendWr { wr_id, op, sges, flags }
-            })),
-            Err(reason) => Err(reason.into()),
-        };
-        let counts = Counts::of(posted, all);
-        let owned = requests.drain(..counts.filed).map(|request| (request.wr_id, returns(request.flags), request.sges));
-        lend(lent, &poster.send, owned, counts);
-        posted.map_err(|stopped| poster.stopped(PostCall::Send, stopped))
+        requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+    ) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        Ah: 'a,
+    {
+        let (mut requests, poster) = (requests, &mut self.poster);
+        let mut lending = Lending::new(&mut QpBlocks::of(&mut self.blocks, &poster.inner).sends);
+        lending.prepare(requests.size_hint().1, &poster.send);
+        let posted = poster.post_all_named(&mut requests, &mut lending);
+        let mut blocks = lending.end(posted);
+        posted.map_err(|stopped| {
+            blocks.extend(requests.map(|request| request.sges.into()));
+            ErrorWith::new(blocks, poster.stopped(PostCall::Send, stopped))
+        })
     }
 
-    pub(super) fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        let (all, poster) = (requests.len(), &mut self.poster);
-        let lent = &mut QpBlocks::of(&mut self.blocks, &poster.inner).recvs;
-        let posted = match lent.check_room(all, |number| poster.recv.is_over(number as u32)) {
-            Ok(()) => poster.post_recv_list(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
-            Err(reason) => Err(reason.into()),
-        };
-        let counts = Counts::of(posted, all);
-        let owned = requests.drain(..counts.filed).map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
-        lend(lent, &poster.recv, owned, counts);
-        posted.map_err(|stopped| poster.stopped(PostCall::Recv, stopped))
+    pub(super) fn recv_all_blocks<L: Into<Parts<Piece>>>(
+        &mut self,
+        requests: impl Iterator<Item = (u64, L)>,
+    ) -> Result<usize, UnpostedBatch<Piece>> {
+        let (mut requests, poster) = (requests, &mut self.poster);
+        let mut lending = Lending::new(&mut QpBlocks::of(&mut self.blocks, &poster.inner).recvs);
+        lending.prepare(requests.size_hint().1, &poster.recv);
+        let posted = poster.post_recv_list(&mut requests, &mut lending);
+        let mut blocks = lending.end(posted);
+        posted.map_err(|stopped| {
+            blocks.extend(requests.map(|(_, list)| list.into()));
+            ErrorWith::new(blocks, poster.stopped(PostCall::Recv, stopped))
+        })
     }
 }
 

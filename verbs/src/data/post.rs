@@ -15,13 +15,13 @@ use core::ptr;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
     BatchError, Caps, Completion, ModifyError, Part, Parts, PostCall, PostError, PostReason, QpAttrs, QpState,
-    QueuePair, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted,
+    QueuePair, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, UnpostedBatch,
 };
 use cmid_proto::memory::Access;
 
 use crate::accounting::wr_ring::Filing;
 use crate::data::poster::Poster;
-use crate::data::ranges::{Named, Sges, add_empty, pinned_key, pinned_keys, ranges};
+use crate::data::ranges::{Borrowed, Keeper, Named, Sges, add_empty, pinned_key, pinned_keys, ranges};
 use crate::data::request::{destination, kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
@@ -85,7 +85,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        let posted = self.poster.post_all_named::<Sge<'a, Mr>, L>(requests.into_iter());
+        let posted = self.poster.post_all_named(requests.into_iter(), &mut Borrowed(None));
         posted.map_err(|stopped| self.poster.stopped(PostCall::Send, stopped))
     }
 
@@ -105,7 +105,7 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let posted = self.poster.post_recv_list::<Sge<'a, Mr>, L>(requests.into_iter());
+        let posted = self.poster.post_recv_list(requests.into_iter(), &mut Borrowed(None));
         posted.map_err(|stopped| self.poster.stopped(PostCall::Recv, stopped))
     }
 
@@ -131,16 +131,25 @@ impl QueuePair for Qp {
         self.send_blocks(request)
     }
 
-    fn post_sends_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
-        self.send_all_blocks(requests)
+    fn post_sends_blocks<'a, L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
+        L: Into<Parts<Piece>>,
+        Ah: 'a,
+    {
+        self.send_all_blocks(requests.into_iter())
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
         self.recv_blocks(wr_id, blocks)
     }
 
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        self.recv_all_blocks(requests)
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Piece>>,
+    {
+        self.recv_all_blocks(requests.into_iter())
     }
 
     fn post_bind_block<L: Into<Part<Piece>>>(
@@ -300,18 +309,18 @@ impl Poster {
     pub(super) fn post_all_named<'a, R, L>(
         &mut self,
         requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+        keeper: &mut impl Keeper<L, R>,
     ) -> Result<usize, Stopped>
     where
-        L: AsRef<[R]>,
         R: Named,
         Ah: 'a,
     {
         self.open_send()?;
         match self.wr_api {
             // Separate loops: in each the kind of the QP is a constant.
-            Some(api) if self.is_datagram => self.post_batch(api, true, requests),
-            Some(api) => self.post_batch(api, false, requests),
-            None => self.post_list(requests),
+            Some(api) if self.is_datagram => self.post_batch(api, true, requests, keeper),
+            Some(api) => self.post_batch(api, false, requests, keeper),
+            None => self.post_list(requests, keeper),
         }
     }
 
@@ -322,9 +331,9 @@ impl Poster {
         api: WrApi,
         is_datagram: bool,
         requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+        keeper: &mut impl Keeper<L, R>,
     ) -> Result<usize, Stopped>
     where
-        L: AsRef<[R]>,
         R: Named,
         Ah: 'a,
     {
@@ -332,7 +341,7 @@ impl Poster {
         let mut batch = unsafe { api.start() };
         let (mut count, mut filing) = (0, self.send.batch());
         for SendWr { wr_id, op, sges, flags } in requests {
-            match sges.as_ref() {
+            match keeper.keep(&filing, wr_id, flags, sges)? {
                 [one] => {
                     self.check_kind(&op, is_datagram)?;
                     self.check_reads(&op)?;

@@ -2,31 +2,31 @@
 
 use core::ptr;
 
-use cmid_proto::datapath::{PostReason, SendWr};
+use cmid_proto::datapath::{PostReason, SendFlags, SendWr};
 
 use crate::accounting::kind::Kind;
 use crate::data::Ah;
 use crate::data::post::Filed;
 use crate::data::poster::Poster;
-use crate::data::ranges::{Named, add_empty, pinned_key, pinned_keys};
+use crate::data::ranges::{Keeper, Named, add_empty, pinned_key, pinned_keys};
 use crate::data::request::send_request;
 use crate::data::staging::{Staging, Stopped};
 use crate::ffi::ibv_send_wr;
 
 impl Poster {
     /// Posts a batch of receives.
-    pub(super) fn post_recv_list<R, L>(&mut self, requests: impl Iterator<Item = (u64, L)>) -> Result<usize, Stopped>
-    where
-        L: AsRef<[R]>,
-        R: Named,
-    {
+    pub(super) fn post_recv_list<R: Named, L>(
+        &mut self,
+        requests: impl Iterator<Item = (u64, L)>,
+        keeper: &mut impl Keeper<L, R>,
+    ) -> Result<usize, Stopped> {
         self.open_recv();
         let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
         let (mut filing, mut list) = (self.recv.batch(), staging.begin());
         for (wr_id, sges) in requests {
-            match sges.as_ref() {
+            match keeper.keep(&filing, wr_id, SendFlags::SIGNALED, sges)? {
                 [sge] => {
                     let sge = self.recv_range(sge)?;
                     let Some(token) = filing.file_one(wr_id, pinned_key::<R>(&sge, false), Kind::RECEIVE) else {
@@ -67,9 +67,9 @@ impl Poster {
     pub(super) fn post_list<'a, R, L>(
         &mut self,
         requests: impl Iterator<Item = SendWr<'a, L, Ah>>,
+        keeper: &mut impl Keeper<L, R>,
     ) -> Result<usize, Stopped>
     where
-        L: AsRef<[R]>,
         R: Named,
         Ah: 'a,
     {
@@ -78,7 +78,8 @@ impl Poster {
         let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
         let (mut filing, mut list) = (self.send.batch(), staging.begin());
         for SendWr { wr_id, op, sges, flags } in requests {
-            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges.as_ref())?;
+            let named = keeper.keep(&filing, wr_id, flags, sges)?;
+            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, named)?;
             let request = list.add(&sges)?;
             let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
             *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };

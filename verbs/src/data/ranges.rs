@@ -1,9 +1,9 @@
 //! The ranges of a work request.
 
-use cmid_proto::datapath::{Length, OfPd, Part, PostReason, Sge};
+use cmid_proto::datapath::{Length, OfPd, Part, PostReason, SendFlags, Sge};
 use smallvec::SmallVec;
 
-use crate::accounting::wr_ring::NO_KEY;
+use crate::accounting::wr_ring::{Filing, NO_KEY};
 use crate::data::{Mr, Piece};
 use crate::ffi::ibv_sge;
 
@@ -15,6 +15,22 @@ pub(super) trait Named {
     /// Checks and converts it for a queue of a PD ([`PdUse::name`](crate::data::pd::PdUse::name)). The device reads from
     /// it; if `writes`, the device or its provider writes to it.
     fn range(&self, pd: usize, writes: bool) -> Result<ibv_sge, PostReason>;
+}
+
+/// What keeps the memory that the requests of a batch name, as lists of one type.
+pub(super) trait Keeper<L, N: Named> {
+    /// Keeps the memory of the next request, and returns it.
+    fn keep(&mut self, filing: &Filing<'_>, wr_id: u64, flags: SendFlags, list: L) -> Result<&[N], PostReason>;
+}
+
+/// The list of the last request: its MRs are borrowed.
+pub(super) struct Borrowed<L>(pub(super) Option<L>);
+
+impl<'a, L: AsRef<[Sge<'a, Mr>]>> Keeper<L, Sge<'a, Mr>> for Borrowed<L> {
+    fn keep(&mut self, _: &Filing<'_>, _: u64, _: SendFlags, list: L) -> Result<&[Sge<'a, Mr>], PostReason> {
+        let list: &L = self.0.insert(list);
+        Ok(list.as_ref())
+    }
 }
 
 /// The non-empty ranges of a work request. Some devices interpret a length of 0 as 2 GiB.

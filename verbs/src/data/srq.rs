@@ -4,11 +4,11 @@ use core::ptr::{self, NonNull};
 use core::{fmt, mem};
 use std::sync::Arc;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
     BatchError, Completion, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge, SharedReceiveQueue, SrqCaps,
-    Unposted,
+    Unposted, UnpostedBatch,
 };
+use cmid_proto::{Errno, ErrorWith};
 
 use crate::accounting::poll::Provider as _;
 use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
@@ -196,7 +196,13 @@ impl SharedReceiveQueue for Srq {
         posted.map(drop).map_err(|refused| Unposted { error: self.error(refused.reason), given: None })
     }
 
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<Piece>>,
+    {
+        let requests: Vec<(u64, Parts<Piece>)> =
+            requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
         let result = match self.check_room(requests.len()) {
             Ok(()) => self.post_batch(requests.iter().map(|(wr_id, parts)| (*wr_id, parts))),
             Err(reason) => Err(reason.into()),
@@ -205,14 +211,18 @@ impl SharedReceiveQueue for Srq {
             Ok(posted) | Err(Stopped { posted, .. }) => *posted,
         };
         let is_refused = matches!(&result, Err(stopped) if !matches!(stopped.reason, PostReason::Device(_)));
+        let mut requests = requests.into_iter();
         if let Some(staging) = self.staging.as_mut().filter(|_| !is_refused) {
             let tokens = staging.receives().map(|(request, _)| request.wr_id);
-            for ((token, (wr_id, parts)), at) in tokens.zip(requests.drain(..)).zip(0..) {
+            for ((token, (wr_id, parts)), at) in tokens.zip(&mut requests).zip(0..) {
                 let returns = if at < posted { Returns::ByCompletion } else { Returns::ToPool };
                 self.blocks.lend(token, wr_id, returns, parts);
             }
         }
-        result.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(reason) })
+        result.map_err(|Stopped { posted, reason }| {
+            let error = BatchError { posted, error: self.error(reason) };
+            ErrorWith::new(requests.map(|(_, parts)| parts).collect(), error)
+        })
     }
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {

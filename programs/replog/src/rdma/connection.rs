@@ -82,8 +82,7 @@ impl<D: DataPath> Connection<D> {
         let (messages, frames) = (pool(receives + sends, PACKET)?, pool(len / BLOCK + frames, BLOCK.min(frame))?);
         let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         let blocks = std::iter::from_fn(|| messages.take()).take(receives);
-        let mut receives: Vec<_> = blocks.map(|block| (0, block.into())).collect();
-        qp.post_recvs_blocks(&mut receives).map_err(|stopped| stopped.error)?;
+        qp.post_recvs_blocks(blocks.map(|block| (0, block))).map_err(|unposted| unposted.error.error)?;
         cq.arm()?;
         Ok(Connection { qp, cq, messages, frames, region, len, remote: None, revoked: None })
     }

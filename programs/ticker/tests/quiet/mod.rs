@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
     Access, BatchError, Caps, Completion, CreateError, DataPath, DeviceAttrs, ModifyError, Part, Parts, PortAttrs,
-    PortGid, PostError, QpAttrs, QpState, SendWr, Sge, Unpolled, Unposted, prelude::*,
+    PortGid, PostError, QpAttrs, QpState, SendWr, Sge, Unpolled, Unposted, UnpostedBatch, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -304,10 +304,11 @@ impl QueuePair for QuietQp {
         simulator(|| self.0.post_send_blocks(request))
     }
 
-    fn post_sends_blocks(
-        &mut self,
-        requests: &mut Vec<SendWr<'_, Parts<sim::Piece>, sim::Ah>>,
-    ) -> Result<usize, BatchError> {
+    fn post_sends_blocks<'a, L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<sim::Piece>>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, sim::Ah>>,
+        L: Into<Parts<sim::Piece>>,
+    {
         simulator(|| self.0.post_sends_blocks(requests))
     }
 
@@ -319,7 +320,11 @@ impl QueuePair for QuietQp {
         simulator(|| self.0.post_recv_blocks(wr_id, blocks))
     }
 
-    fn post_recvs_blocks(&mut self, requests: &mut Vec<(u64, Parts<sim::Piece>)>) -> Result<usize, BatchError> {
+    fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<sim::Piece>>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: Into<Parts<sim::Piece>>,
+    {
         simulator(|| self.0.post_recvs_blocks(requests))
     }
 

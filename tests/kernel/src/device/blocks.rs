@@ -1,13 +1,14 @@
 //! Blocks: memory that moves into a work request, and back with its completion.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use cmid_proto::datapath::{
     Attaching, CompletionQueue, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps, WcOpcode,
 };
-use cmid_proto::{Call, CmEvent};
+use cmid_proto::{Call, CmEvent, ErrorWith};
 use cmid_verbs::{Access, Block, Completion, Pd, Pool, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
@@ -45,10 +46,21 @@ pub(crate) fn there_and_back() {
     drop(whole(c.qp.reclaim(&success(polled(&mut c.cq), 2, WcOpcode::SEND))));
     assert_eq!((here.available(), there.available()), (8, 7));
 
-    let mut receives: Vec<_> = (0..4).map(|wr_id| (wr_id, Parts::from(filled(&there, 0)))).collect();
-    assert_eq!(s.qp.post_recvs_blocks(&mut receives), Ok(4));
-    let mut sends: Vec<_> = (0..4).map(|wr_id| SendWr::send(wr_id, filled(&here, wr_id as u8 + 1).into())).collect();
-    assert_eq!((c.qp.post_sends_blocks(&mut sends), sends.len()), (Ok(4), 0));
+    // Nothing of a batch is posted if its iterator panics, or if a request is refused.
+    let panics = (0..).map(|wr_id| match wr_id {
+        0 | 1 => SendWr::send(wr_id, filled(&here, 1)),
+        _ => resume_unwind(Box::new(())),
+    });
+    let ended = catch_unwind(AssertUnwindSafe(|| c.qp.post_sends_blocks(panics).is_ok()));
+    assert_eq!((ended.is_err(), here.available()), (true, 8));
+    let beyond = [LEN, LEN + 1, LEN].map(|len| SendWr::send(0, filled(&here, 1).part(0..len)));
+    let ErrorWith { given: blocks, .. } = c.qp.post_sends_blocks(beyond).expect_err("beyond the end");
+    assert_eq!((blocks.len(), here.available()), (3, 5));
+    drop(blocks);
+
+    assert_eq!(s.qp.post_recvs_blocks((0..4).map(|wr_id| (wr_id, filled(&there, 0)))).expect("post_recvs"), 4);
+    let sends = (0..4).map(|wr_id| SendWr::send(wr_id, filled(&here, wr_id as u8 + 1)));
+    assert_eq!(c.qp.post_sends_blocks(sends).expect("post_sends"), 4);
     for wr_id in 0..4 {
         let received = success(polled(&mut s.cq), wr_id, WcOpcode::RECV);
         assert_eq!(whole(s.qp.reclaim(&received))[..], [wr_id as u8 + 1; LEN]);
@@ -138,8 +150,7 @@ pub(crate) fn of_an_srq() {
     let pd = server.device.alloc_pd_on(&nic).expect("alloc_pd");
     let mut srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 }).expect("create_srq");
     let blocks = pool(&pd, 8);
-    let mut receives: Vec<_> = (0..4).map(|wr_id| (wr_id, filled(&blocks, 0).into())).collect();
-    assert_eq!(srq.post_recvs_blocks(&mut receives), Ok(4));
+    assert_eq!(srq.post_recvs_blocks((0..4).map(|wr_id| (wr_id, filled(&blocks, 0)))).expect("post_recvs"), 4);
     for wr_id in 4..8 {
         srq.post_recv_blocks(wr_id, filled(&blocks, 0)).expect("post_recv");
     }

@@ -8,11 +8,11 @@ use cmid_proto::datapath::{
     Attaching, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair,
     SendWr, WcOpcode,
 };
-use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
+use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_proto::{Errno, ErrorWith};
-use cmid_verbs::{Access, Buffer, Change, Mw, Remote, Reregistered, WcStatus};
+use cmid_verbs::{Access, Buffer, WcStatus};
 
-use crate::data::{bytes, polled, register, success, why};
+use crate::data::{polled, register, success, why};
 use crate::env::Pair;
 use crate::memory::{PAGE, mapped};
 
@@ -193,11 +193,11 @@ pub(crate) fn behind_a_panic() {
     }
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let into = register(&c, 0, Access::LOCAL_WRITE);
-    let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).map_err(|(_, error)| error).expect("pool");
+    let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).expect("pool");
     let memory = NonNull::from(Box::leak(vec![0_u8; PAGE].into_boxed_slice())).cast();
     // SAFETY: it is leaked, and nothing else refers to it.
     let memory = unsafe { Buffer::from_raw(memory, PAGE, Box::new(Panics)) };
-    let mr = s.pd.register(memory, Access::LOCAL_WRITE).map_err(|(_, error)| error).expect("register");
+    let mr = s.pd.register(memory, Access::LOCAL_WRITE).expect("register");
     let mut window = s.pd.alloc_mw().expect("alloc_mw");
     c.qp.post_recv(1, into.sge(0..PAGE)).expect("post_recv");
     // Not inline.
