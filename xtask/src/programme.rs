@@ -115,7 +115,7 @@ const RANDOM_500: &[&str] = &[
 const RANDOM: &[&str] = &[
     "prlimit --nofile=65536:65536 @differential --backend {backend} {old} --programs 100000 --seconds 70 --deadline 300",
 ];
-const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations"];
+const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations 'a deregistration under'"];
 /// `cmid-check` in one machine, with the name of its report.
 macro_rules! check {
     ($report:literal) => {

@@ -29,6 +29,11 @@ fn lines(text: &str) -> Vec<&str> {
     text.lines().map(str::trim).collect()
 }
 
+/// The text without what differs where lines are shorter, as on pages.
+fn unwrapped(lines: &[&str]) -> String {
+    lines.join("").replace("//", "").replace(' ', "").replace(",)", ")").replace(",}", "}")
+}
+
 #[test]
 fn the_lines_are_those_of_the_readmes() {
     let here = lines(include_str!("readmes_of_drivers.rs"));
@@ -37,11 +42,11 @@ fn the_lines_are_those_of_the_readmes() {
         ("// begin epoll", include_str!("../../../io-epoll/README.md"), 1),
         ("// begin mio", include_str!("../../../io-mio/README.md"), 1),
     ] {
-        let readme = lines(readme);
+        let readme = unwrapped(&lines(readme));
         let mut found = 0;
         for (at, _) in here.iter().enumerate().filter(|(_, line)| **line == begin) {
             let block: Vec<_> = here[at + 1..].iter().take_while(|line| **line != "// end").copied().collect();
-            assert!(!block.is_empty() && readme.windows(block.len()).any(|some| some == block), "{block:#?}");
+            assert!(!block.is_empty() && readme.contains(&unwrapped(&block)), "{block:#?}");
             found += 1;
         }
         assert_eq!(found, blocks, "{begin}");

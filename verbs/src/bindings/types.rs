@@ -104,7 +104,7 @@ enums! {
     struct ibv_send_flags { IBV_SEND_INLINE = 8, }
     struct ibv_wc_flags { IBV_WC_GRH = 1, IBV_WC_WITH_IMM = 2, IBV_WC_IP_CSUM_OK = 4, IBV_WC_WITH_INV = 8, }
     struct ibv_qp_attr_mask {
-        IBV_QP_STATE = 1, IBV_QP_TIMEOUT = 0x200, IBV_QP_RETRY_CNT = 0x400, IBV_QP_RNR_RETRY = 0x800,
+        IBV_QP_STATE = 1, IBV_QP_ACCESS_FLAGS = 8, IBV_QP_TIMEOUT = 0x200, IBV_QP_RETRY_CNT = 0x400, IBV_QP_RNR_RETRY = 0x800,
         IBV_QP_MAX_QP_RD_ATOMIC = 0x2000, IBV_QP_MIN_RNR_TIMER = 0x8000,
     }
     struct ibv_srq_attr_mask { IBV_SRQ_LIMIT = 2, }

@@ -130,6 +130,7 @@ impl QpInner {
         let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams) }).flatten();
         // SAFETY: the QP was just created, and is alive.
         let srq = srq.map(|srq| srq.of(unsafe { raw.as_ref() }.qp_num));
+        pd.inner().late_writers().into_iter().for_each(|qps| qps.add(raw));
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
         Ok(Arc::new(QpInner {

@@ -22,6 +22,7 @@ mod datagram_limit;
 mod device_attrs;
 mod device_list;
 mod devices;
+mod late_writers;
 mod mr;
 mod mw;
 mod nic;

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
 use crate::data::Context;
+use crate::data::late_writers::LateWriters;
 use crate::data::parked::{Parked, TryEnd};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
@@ -17,6 +18,9 @@ use crate::raw;
 
 /// `RXE_VENDOR_ID` of the kernel.
 const RXE_VENDOR_ID: u32 = 0xff_ffff;
+
+/// `SIW_VENDOR_ID` of the kernel.
+const SIW_VENDOR_ID: u32 = 0x62_6d74;
 
 /// A handle of a protection domain. A QP can use memory of its own PD only. A handle is cheap to clone, and any thread
 /// may use it.
@@ -40,6 +44,8 @@ pub(crate) struct PdInner {
     /// The windows that may be bound to its MRs.
     bindings: Mutex<Bindings>,
     copies_late: bool,
+    /// Its QPs, on soft-iWARP.
+    late_writers: Option<LateWriters>,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -55,7 +61,9 @@ unsafe impl Sync for PdInner {}
 
 impl Pd {
     pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
-        let copies_late = context.query()?.vendor_id == RXE_VENDOR_ID;
+        let vendor_id = context.query()?.vendor_id;
+        let copies_late = vendor_id == RXE_VENDOR_ID;
+        let late_writers = (vendor_id == SIW_VENDOR_ID).then(LateWriters::default);
         let mut domain = Domain::alloc();
         // SAFETY: the context is open.
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
@@ -63,7 +71,17 @@ impl Pd {
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
         let bindings = Mutex::new(Bindings::new());
-        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, bindings, copies_late, context })))
+        Ok(Pd(Arc::new(PdInner {
+            raw,
+            port_num,
+            domain,
+            in_flight,
+            parked,
+            bindings,
+            copies_late,
+            late_writers,
+            context,
+        })))
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -120,6 +138,11 @@ impl PdInner {
     fn of_parent(&self, request: MemoryRequest) -> MemoryRefused {
         let target = MemoryTarget::Pd(self.domain().state());
         MemoryRefused { request, target, reason: MemoryReason::OtherProcess }
+    }
+
+    /// Its QPs whose peers may write to memory that is deregistered, until [`LateWriters::end_writes`].
+    pub(super) fn late_writers(&self) -> Option<&LateWriters> {
+        self.late_writers.as_ref()
     }
 
     /// Registrations and windows without an owner.

@@ -215,8 +215,12 @@ impl Drop for QpInner {
         // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call
         // waits at most until another thread has acked an asynchronous event. If the kernel refuses, the QP is leaked,
         // and with it the memory that its work requests name.
-        let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
+        let destroy = || errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
+        let destroyed = match pd.late_writers() {
+            Some(qps) => qps.remove(self.raw, destroy),
+            None => destroy(),
+        };
         let over = if destroyed {
             self.queues.close(pd, blocks)
         } else {

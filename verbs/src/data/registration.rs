@@ -163,13 +163,16 @@ impl Registration {
         self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
     }
 
-    /// Makes the calls of the region, and stores which handle is valid after them.
+    /// Makes the calls of the region, and stores which handle is valid after them. Leaks memory that it would return and that
+    /// a peer may still be writing to.
     fn run(&mut self) -> Result<Option<Ended<Pinned>>, MemoryFault> {
-        let mut made = None;
+        let (mut made, mut quiet) = (None, Ok(()));
         let ended = self.region.run(|call| {
             let outcome = make(call);
             if let MemoryOutcome::Registered(Ok((handle, _))) = &outcome {
                 made = Some(*handle);
+            } else if let (MemoryOutcome::Deregistered(Ok(())), Some(qps)) = (&outcome, self.pd.late_writers()) {
+                quiet = quiet.and(qps.end_writes());
             }
             outcome
         })?;
@@ -179,7 +182,8 @@ impl Registration {
         if let Some(pd) = self.region.pd() {
             self.pd = Arc::clone(pd.inner());
         }
-        Ok(ended)
+        // Without a release the memory is leaked.
+        Ok(if quiet.is_ok() { ended } else { None })
     }
 
     /// Refuses a request for an MR that was registered before a fork.
@@ -239,6 +243,9 @@ impl Registration {
 impl TryEnd for Registration {
     /// Deregisters it after its owner was dropped.
     fn try_end(&mut self) -> bool {
+        if self.state() == MrState::Gone {
+            return true;
+        }
         let Err(error) = self.deregister() else { return true };
         // Passing reasons: a window is bound to it, work in flight names it, or another object uses it. Another reason
         // is permanent once the device is gone: the memory is leaked. The use of the PD ends, so that librdmacm can

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, PdState, RegisterCause};
 use cmid_proto::{Errno, ErrorWith};
-use cmid_verbs::{Access, Buffer, Mr, Pd};
+use cmid_verbs::{Access, Buffer, Mr, Pd, Remote};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use crate::env::{CLIENT, SERVER, Side};
+use crate::env::{CLIENT, Pair, SERVER, Side};
 use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
 
 fn side_with_pd() -> (Side, Pd) {
@@ -177,4 +178,33 @@ pub(crate) fn domains() {
     assert_eq!(pd.users(), 1);
     end(mr);
     assert_eq!(pd.dealloc(), Ok(()));
+}
+
+/// A peer's write of many segments is under way while its memory is deregistered: nothing of it arrives afterwards
+/// (hazard P71: siw does not wait for a copy by itself).
+pub(crate) fn under_a_write() {
+    const LEN: usize = 256 * PAGE;
+    const ROUNDS: u32 = 200;
+    for round in 0..ROUNDS {
+        let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+        let source = c.pd.register(vec![7; LEN], Access::empty()).expect("register");
+        let target = s.pd.register(vec![0; LEN], Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("register");
+        let to = Remote { addr: target.addr(), rkey: target.rkey() };
+        let end = Instant::now() + Duration::from_secs(5);
+        thread::scope(|scope| {
+            scope.spawn(|| c.qp.post_send(SendWr::write(1, source.sge(0..LEN), to)).expect("post_write"));
+            // The first segments have arrived.
+            let at = round as usize * LEN / ROUNDS as usize;
+            while target.load_relaxed::<u32>(at & !3).expect("inside") == 0 {
+                assert!(Instant::now() < end, "nothing arrives");
+                thread::yield_now();
+            }
+            let bytes = target.deregister().expect("deregistered").buffer.into_vec().expect("a Vec");
+            // Segments arrive in order, so that a few looks find the end of what has arrived.
+            let arrived = || std::hint::black_box(&bytes).partition_point(|&byte| byte == 7);
+            let first = arrived();
+            thread::sleep(Duration::from_millis(2));
+            assert_eq!(arrived(), first, "bytes of the peer that the owner has at once and later, in round {round}");
+        });
+    }
 }
