@@ -1,5 +1,7 @@
 //! The error conventions of the two libraries.
 
+use core::ptr::NonNull;
+
 use cmid_proto::Errno;
 use libc::{__errno_location, c_int};
 
@@ -17,6 +19,15 @@ pub(crate) fn last() -> Errno {
 pub(crate) fn clear() {
     // SAFETY: the calling thread always has an errno.
     unsafe { *__errno_location() = 0 };
+}
+
+/// Makes a call that returns a new object, or null and errno.
+///
+/// # Errors
+/// The errno of the call; `EIO` if it fails without one, as some of libsiw do.
+pub(crate) fn of_new<T>(make: impl FnOnce() -> *mut T) -> Result<NonNull<T>, Errno> {
+    clear();
+    NonNull::new(make()).ok_or_else(last)
 }
 
 /// Makes a read of libibverbs, which takes what is there, until no signal interrupts it. False: nothing is there.
@@ -92,6 +103,13 @@ mod tests {
             [of_read(&mut read), of_read(&mut read), of_read(&mut read)],
             [Ok(false), Err(Errno::ENODEV), Ok(true)]
         );
+    }
+
+    #[test]
+    fn what_an_earlier_call_left_is_not_why_there_is_no_object() {
+        set(Errno::EBADF);
+        assert_eq!(of_new(core::ptr::null_mut::<u8>), Err(Errno::EIO));
+        assert_eq!(of_new(|| (set(Errno::ENOMEM), core::ptr::null_mut::<u8>()).1), Err(Errno::ENOMEM));
     }
 
     #[test]

@@ -115,7 +115,12 @@ const RANDOM_500: &[&str] = &[
 const RANDOM: &[&str] = &[
     "prlimit --nofile=65536:65536 @differential --backend {backend} {old} --programs 100000 --seconds 70 --deadline 300",
 ];
-const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations 'a deregistration under'"];
+const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations"];
+/// A peer's write is copied on one CPU while the other one deregisters.
+const fn under_a_write(transport: Transport) -> Work {
+    let commands = &["@kernel-device classic 'a deregistration under'"];
+    Work::Vm(Vm { transport, cpus: 2, ..Vm::new(V6_12, Own, 300, commands) })
+}
 /// `cmid-check` in one machine, with the name of its report.
 macro_rules! check {
     ($report:literal) => {
@@ -265,6 +270,8 @@ const SLOW: &[Step] = &[
     step("1,000 random programs: the simulator and librdmacm agree on soft-iWARP", 1500, differential_on_siw(Librdmacm)),
     step("posts and completions on soft-iWARP", 40, siw(V6_12, Own, 300, POSTS)),
     step("posts and completions on soft-iWARP, over librdmacm", 40, siw(V6_12, Librdmacm, 300, POSTS)),
+    step("a deregistration under a peer's write, on two CPUs", 40, under_a_write(Transport::Rxe)),
+    step("a deregistration under a peer's write on soft-iWARP, on two CPUs", 40, under_a_write(Transport::Siw)),
     step("calls that wait for a peer on soft-iWARP", 120, siw(V6_12, Own, 300, &["@kernel-iwarp-waits"])),
     step("calls of librdmacm that wait for a peer on soft-iWARP", 120, siw(V6_12, Librdmacm, 300, &["@kernel-iwarp-waits"])),
     step("the tests of the core and the simulator, and the bindings, on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),

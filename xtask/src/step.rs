@@ -45,6 +45,7 @@ pub(crate) struct Vm {
     pub(crate) limit: u64,
     /// In MiB.
     pub(crate) memory: u32,
+    pub(crate) cpus: u32,
     /// [`Options::counted_clock`].
     pub(crate) counted_clock: bool,
     /// What is done on the host before.
@@ -87,7 +88,7 @@ impl Vm {
     /// These commands on soft-RoCE.
     pub(crate) const fn new(on: On, backend: Backend, limit: u64, commands: &'static [&'static str]) -> Self {
         let transport = Transport::Rxe;
-        Vm { on, backend, transport, limit, memory: 512, counted_clock: false, before: None, commands }
+        Vm { on, backend, transport, limit, memory: 512, cpus: 1, counted_clock: false, before: None, commands }
     }
 
     /// The machines of a command.
@@ -97,6 +98,7 @@ impl Vm {
             transport: self.transport,
             timeout: Duration::from_secs(self.limit),
             memory_mib: self.memory,
+            cpus: self.cpus,
             counted_clock: self.counted_clock,
             writable: line.folders(),
             ..Options::default()

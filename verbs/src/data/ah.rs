@@ -3,7 +3,6 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{AhAttr, Completion, CreateReason, GRH_LEN, GlobalRoute};
 
 use crate::data::pd::PdUse;
@@ -37,8 +36,8 @@ impl Ah {
         let mut attr = path_to_c(path);
         let pd = pd.enter()?;
         // SAFETY: the PD is open, because it has a user, and the attributes are read during the call.
-        let raw = unsafe { ffi::ibv_create_ah(pd.as_ptr(), &raw mut attr) };
-        Ok(own(pd, raw)?)
+        let raw = errno::of_new(|| unsafe { ffi::ibv_create_ah(pd.as_ptr(), &raw mut attr) })?;
+        Ok(Ah { raw, pd })
     }
 
     pub(crate) fn create_from(pd: &Pd, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, CreateReason> {
@@ -50,20 +49,16 @@ impl Ah {
         // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc, and a Grh has the size
         // and the alignment of an ibv_grh (asserted in completion.rs and below). Every bit pattern is a value of both.
         // Both are read during the call.
-        let raw = unsafe {
+        let raw = errno::of_new(|| unsafe {
             ffi::ibv_create_ah_from_wc(
                 pd.as_ptr(),
                 (&raw mut completion).cast::<ibv_wc>(),
                 (&raw mut grh).cast::<ibv_grh>(),
                 port_num,
             )
-        };
-        Ok(own(pd, raw)?)
+        })?;
+        Ok(Ah { raw, pd })
     }
-}
-
-fn own(pd: PdUse, raw: *mut ibv_ah) -> Result<Ah, Errno> {
-    Ok(Ah { raw: NonNull::new(raw).ok_or_else(errno::last)?, pd })
 }
 
 /// A copy of a global route header, with the alignment of C's structure.

@@ -62,8 +62,8 @@ impl CompletionChannel for CompChannel {
 impl RawChannel {
     pub(crate) fn create(context: Arc<Context>) -> Result<Self, Errno> {
         // SAFETY: the context is open.
-        let raw = unsafe { ffi::ibv_create_comp_channel(context.as_ptr()) };
-        let channel = RawChannel { raw: NonNull::new(raw).ok_or_else(errno::last)?, context };
+        let raw = errno::of_new(|| unsafe { ffi::ibv_create_comp_channel(context.as_ptr()) })?;
+        let channel = RawChannel { raw, context };
         set_nonblocking(channel.raw_fd())?;
         Ok(channel)
     }

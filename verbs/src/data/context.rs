@@ -131,10 +131,7 @@ impl Context {
         let devices = DeviceList::read()?.devices().len();
         descriptors::available(descriptors::LIST + devices * descriptors::CONTEXT)?;
         // SAFETY: null is allowed: the number of devices is then not returned.
-        let list = unsafe { ffi::rdma_get_devices(ptr::null_mut()) };
-        if list.is_null() {
-            return Err(errno::last());
-        }
+        let list = errno::of_new(|| unsafe { ffi::rdma_get_devices(ptr::null_mut()) })?.as_ptr();
         let mut all = Vec::new();
         let mut entry = list;
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
@@ -159,10 +156,9 @@ impl Context {
     /// The device is from a list of ibv_get_device_list(3) that is not freed.
     pub(crate) unsafe fn open(device: *mut ibv_device, location: Location) -> Result<Self, Errno> {
         let process = Process::current()?;
-        errno::clear();
         // SAFETY: as the caller promises.
-        let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) })
-            .ok_or_else(|| descriptors::cause(errno::last(), descriptors::CONTEXT))?;
+        let verbs = errno::of_new(|| unsafe { ffi::ibv_open_device(device) })
+            .map_err(|errno| descriptors::cause(errno, descriptors::CONTEXT))?;
         let mut context = Context::new(verbs, process, Count::Opened(Opened(verbs, process)));
         context.location = Some(location);
         Ok(context)

@@ -89,12 +89,11 @@ impl Cq {
             let operations = &(*context.as_ptr()).ops;
             (operations.poll_cq.ok_or(Errno::ENOSYS)?, operations.req_notify_cq.ok_or(Errno::ENOSYS)?)
         };
-        // libsiw reports some failures without errno.
-        errno::clear();
         // SAFETY: context and channel are open and outlive the CQ; it has no application context. The kernel
         // refuses a vector that the device does not have.
-        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector) };
-        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        let raw = errno::of_new(|| unsafe {
+            ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector)
+        })?;
         // SAFETY: the CQ was just created, and is alive.
         let cq_slots = CqSlots::new(unsafe { depth_of(raw) });
         let inner = Arc::new(CqInner {

@@ -24,10 +24,9 @@ impl DeviceList {
     pub(crate) fn read() -> Result<Self, Errno> {
         descriptors::available(descriptors::LIST)?;
         let mut len = 0;
-        errno::clear();
         // SAFETY: the number has a place.
-        let first = NonNull::new(unsafe { ffi::ibv_get_device_list(&raw mut len) });
-        let first = first.ok_or_else(|| descriptors::cause(errno::last(), descriptors::LIST))?;
+        let first = errno::of_new(|| unsafe { ffi::ibv_get_device_list(&raw mut len) })
+            .map_err(|errno| descriptors::cause(errno, descriptors::LIST))?;
         Ok(DeviceList { first, len: usize::try_from(len).unwrap_or(0) })
     }
 

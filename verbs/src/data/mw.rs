@@ -122,11 +122,9 @@ impl Mw {
         let pd = pd.enter()?;
         // SAFETY: the PD is allocated, because it has a user, and its context is open; the operation table does not
         // change.
-        let raw = unsafe {
-            let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
-            alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
-        };
-        let raw = Handle(NonNull::new(raw).ok_or_else(errno::last)?);
+        let alloc = unsafe { (*(*pd.as_ptr()).context).ops.alloc_mw }.ok_or(Errno::ENOSYS)?;
+        // SAFETY: as above; this is the call of that device.
+        let raw = Handle(errno::of_new(|| unsafe { alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2) })?);
         let number = WINDOWS.fetch_add(1, Ordering::Relaxed);
         Ok(Mw { raw, number, live: true, requests: Requests::default(), parts: Vec::new(), pd })
     }

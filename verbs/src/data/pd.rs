@@ -66,8 +66,7 @@ impl Pd {
         let late_writers = (vendor_id == SIW_VENDOR_ID).then(LateWriters::default);
         let mut domain = Domain::alloc();
         // SAFETY: the context is open.
-        let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
-        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        let raw = errno::of_new(|| unsafe { ffi::ibv_alloc_pd(context.as_ptr()) })?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
         let bindings = Mutex::new(Bindings::new());

@@ -278,8 +278,8 @@ fn reg_mr(pd: &PdUse, buffer: &Pinned, access: Access) -> Result<(Handle, Keys),
     let iova = start.expose_provenance() as u64;
     // SAFETY: the PD is allocated, because it has a user. The memory belongs to the buffer, which is not freed before
     // the registration is gone. Not `ibv_reg_mr`, for the reason in ffi.rs.
-    let raw = unsafe { ffi::ibv_reg_mr_iova2(pd.as_ptr(), start.cast(), len, iova, access.bits()) };
-    let handle = Handle(NonNull::new(raw).ok_or_else(errno::last)?);
+    let register = || unsafe { ffi::ibv_reg_mr_iova2(pd.as_ptr(), start.cast(), len, iova, access.bits()) };
+    let handle = Handle(errno::of_new(register)?);
     let keys = keys(&handle);
     Ok((handle, keys))
 }

@@ -80,11 +80,9 @@ impl Srq {
         let post_recv = unsafe { (*(*pd.as_ptr()).context).ops.post_srq_recv }.ok_or(Errno::ENOSYS)?;
         let attr = ibv_srq_attr { max_wr: caps.max_wr, max_sge: caps.max_sge, srq_limit: 0 };
         let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
-        errno::clear();
         // SAFETY: the PD is allocated, and outlives the SRQ, which holds it. The attributes are read and written
         // during the call.
-        let raw = unsafe { ffi::ibv_create_srq(pd.as_ptr(), &raw mut init) };
-        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        let raw = errno::of_new(|| unsafe { ffi::ibv_create_srq(pd.as_ptr(), &raw mut init) })?;
         let table = Arc::new(SrqTable::new(id, pd.inner(), caps));
         let cursor = SrqCursor::new(table.slots());
         let rounded = SrqCaps { max_wr: init.attr.max_wr, max_sge: init.attr.max_sge };

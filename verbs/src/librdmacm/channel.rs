@@ -27,8 +27,8 @@ impl Channel {
     pub(crate) fn open() -> Result<Self, Errno> {
         let process = Process::current()?;
         // SAFETY: takes no arguments.
-        let raw = unsafe { ffi::rdma_create_event_channel() };
-        let channel = Channel { raw: NonNull::new(raw).ok_or_else(errno::last)?, process, ids: 0 };
+        let raw = errno::of_new(|| unsafe { ffi::rdma_create_event_channel() })?;
+        let channel = Channel { raw, process, ids: 0 };
         set_nonblocking(channel.raw_fd())?;
         Ok(channel)
     }
