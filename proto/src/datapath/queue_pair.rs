@@ -233,7 +233,7 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     /// As [`QueuePair::post_sends`] and [`QueuePair::post_send_blocks`], with the blocks of the requests that were not
-    /// posted and that the device cannot have ([`Unposted::blocks`]).
+    /// posted and that the device cannot have ([`Unposted`]).
     #[cfg(feature = "std")]
     fn post_sends_blocks<'a, L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Self::Piece>>
     where

@@ -228,7 +228,7 @@ impl LeftMw {
 
 impl Drop for LeftMw {
     fn drop(&mut self) {
-        mem::forget(mem::take(&mut self.parts));
+        self.parts.drain(..).for_each(mem::forget);
     }
 }
 
