@@ -173,7 +173,7 @@ fn refused(said: &str) -> usize {
 /// Lists the lines of `cmid-proto` that its tests and the fuzz corpora do not run. Fails if they are more than the budget.
 pub(crate) fn coverage(context: &mut Context) -> Result<()> {
     let mut command = LLVM_COV.command(context)?;
-    let words = "llvm-cov --package cmid-proto --package cmid-model --features cmid-proto/std,cmid-model/devices";
+    let words = "llvm-cov --profile coverage --package cmid-proto --package cmid-model --features cmid-proto/std,cmid-model/devices";
     command.args(words.split(' '));
     command.args(["--quiet", "--lib", "--tests", "--show-missing-lines", "--fail-uncovered-lines", UNCOVERED]);
     // The tools that read the compiler's counts must have the compiler's version of LLVM.
