@@ -41,7 +41,7 @@ fn done(wr_id: u64) -> Retired {
 /// The key that slots have before something is posted in them.
 const NEVER: u32 = 0;
 
-/// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
+/// Posts, once there is room, and hands the token to the device.
 fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
         match cursor.file(wr_id, &[lkey], SEND) {
@@ -50,7 +50,6 @@ fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
         }
     };
     line.store(token, Release);
-    cursor.advance();
 }
 
 fn polled(line: &Line) -> u64 {
@@ -99,9 +98,7 @@ fn a_block_comes_back_after_the_poll_of_another_thread() {
             let wr_ring = Arc::new(new(7, 2, 1));
             let mut cursor = Cursor::new(&wr_ring);
             let first = cursor.file(10, &[5], SEND).expect("room");
-            cursor.advance();
             let second = cursor.file(11, &[6], SEND).expect("room");
-            cursor.advance();
             // Replaces the write of the poll to the block.
             let written = Arc::new(Line::new(0));
             let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
@@ -149,7 +146,6 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
         let first = cursor.file(10, &[5], SEND).expect("room");
-        cursor.advance();
         // Replaces the write of the poll to the memory of the first request.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
@@ -157,7 +153,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
             write.store(1, Relaxed);
             assert_eq!(other.retire(first), done(10));
         });
-        let poster = thread::spawn(move || cursor.file(11, &[6], SEND).map(|_| cursor.advance()));
+        let poster = thread::spawn(move || cursor.file(11, &[6], SEND));
         let other = Arc::clone(&wr_ring);
         // The last thread; its loads may return old values, because loom does not try each order of threads.
         let owner = thread::spawn(move || {
@@ -181,7 +177,6 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
                 cursor.file(wr_id, &[lkey], SEND).expect("room");
-                cursor.advance();
             }
         });
         assert!(!watched.names(NEVER), "counted, but its key is not there");
@@ -227,11 +222,8 @@ fn a_key_that_ended_out_of_order_comes_after_the_poll() {
         let wr_ring = Arc::new(WrRing::unordered(7, 2, 1));
         let mut cursor = Cursor::new(&wr_ring);
         let read = Kind::of(WcOpcode::RDMA_READ);
-        let tokens = [(10, 5, read), (11, 6, SEND)].map(|(wr_id, lkey, kind)| {
-            let token = cursor.file(wr_id, &[lkey], kind).expect("room");
-            cursor.advance();
-            token
-        });
+        let tokens =
+            [(10, 5, read), (11, 6, SEND)].map(|(wr_id, lkey, kind)| cursor.file(wr_id, &[lkey], kind).expect("room"));
         // Replaces the writes of the polls to the memory of the two.
         let written = Arc::new([Line::new(0), Line::new(0)]);
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
@@ -241,7 +233,7 @@ fn a_key_that_ended_out_of_order_comes_after_the_poll() {
             write[0].store(1, Relaxed);
             assert_eq!(other.retire(tokens[0]), Retired::Done(10, WcOpcode::RDMA_READ));
         });
-        let poster = thread::spawn(move || cursor.file(12, &[7], SEND).map(|_| cursor.advance()));
+        let poster = thread::spawn(move || cursor.file(12, &[7], SEND));
         for (lkey, at) in [(6, 1), (5, 0)] {
             if !wr_ring.names(lkey) {
                 assert_eq!(written[at].load(Relaxed), 1, "the memory is given back before the end of the poll");

@@ -1,7 +1,8 @@
 //! The accounting of work requests in flight, which decides when memory may be released: the queues of QPs, and shared
 //! receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3) and the transport allow.
 //! On iWARP a read completes when its answer has come, later than what was posted behind it, and may be flushed twice.
-//! The provider refuses requests, and executes them nevertheless, or not. The application has posts of its own.
+//! The provider refuses requests, and executes them nevertheless, or not. It completes numbers that were not posted. The
+//! application has posts of its own.
 //!
 //! Memory stays pinned while a work request that names it may be executed, or has a completion that can be polled: in
 //! the poll some providers write to it. Each completion of an accepted request is returned once, with the user's
@@ -126,6 +127,7 @@ impl World {
             28 => self.destroy_srq(input.below(SRQS)),
             29 if input.once_in(4) => self.close(input.below(CQS)),
             30 if input.once_in(4) => self.repeat(input.below(CQS)),
+            30 if input.once_in(4) => self.invent(Queue { qp: at, is_recv: input.once_in(2) }),
             30 => self.complete_own(input.below(CQS), input),
             _ => self.deregister(input),
         }
@@ -338,6 +340,16 @@ impl World {
         let (Some(cq), Some((wr_id, qp_num))) = (&self.cqs[at], self.device.repeat(at, is_iwarp)) else { return };
         say(|| format!("CQ {at} reports {wr_id:x} twice"));
         cq.complete(Completion { wr_id, qp_num, ..Completion::default() });
+    }
+
+    /// The provider completes a number of a queue that was not posted.
+    fn invent(&mut self, queue: Queue) {
+        let cq = self.qps[queue.qp].as_ref().map(|member| member.cqs[usize::from(queue.is_recv)]);
+        let Some((reports, at)) = cq.and_then(|cq| Some((self.cqs[cq].as_ref()?, cq))) else { return };
+        if let Some(wr_id) = self.device.invent(queue, at, CAPACITY) {
+            say(|| format!("CQ {at} reports {wr_id:x}, which was not posted"));
+            reports.complete(Completion { wr_id, qp_num: u32::MAX, ..Completion::default() });
+        }
     }
 
     /// A request that the application has posted itself completes. Its number is from 2^63 on, else as that of a request, or of

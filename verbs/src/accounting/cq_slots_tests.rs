@@ -30,7 +30,6 @@ fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
     let token = cursor.file(wr_id, &[1], Kind::of(WcOpcode::SEND)).expect("room");
-    cursor.advance();
     Completion { wr_id: token, ..Completion::default() }
 }
 
@@ -167,7 +166,7 @@ fn no_number_of_the_applications_own_posts_is_the_next_one_of_a_queue() {
     let (withdrawn, wr_ring, mut cursor) = queue(&cq_slots);
     post(&mut cursor, 20);
     cursor.file(21, &[1], Kind::of(WcOpcode::SEND)).expect("room");
-    cursor.withdraw(0, 1);
+    cursor.withdraw(1);
     cq_slots.set_ring(withdrawn, &wr_ring);
     cq_slots.reserve(4).expect("room");
     let queue_id = cq_slots.assign();

@@ -20,7 +20,7 @@ pub(crate) enum Retired {
     Silent,
     /// A work request of another queue, or of an earlier queue with the same index.
     Foreign,
-    /// Not a work request in flight of this queue: the completion is reported twice, or after a later one.
+    /// Not a work request in flight of this queue: it was not posted, or is reported twice, or after a later one.
     Unexpected,
 }
 
@@ -31,8 +31,8 @@ impl WrRing {
             return Retired::Foreign;
         }
         let (number, retired) = (token as u32, self.retired.number.load(Ordering::Relaxed) as u32);
-        let ahead = number.wrapping_sub(retired);
-        if u64::from(ahead) > self.mask {
+        let (ahead, posted) = (number.wrapping_sub(retired), self.learn() as u32);
+        if ahead >= posted.wrapping_sub(retired) {
             // Soft-iWARP flushes a read twice.
             let is_before = self.is_unordered && (ahead as i32) < 0;
             return if is_before { Retired::Silent } else { Retired::Unexpected };
@@ -97,21 +97,17 @@ impl WrRing {
 }
 
 impl Cursor {
-    /// Called instead of [`Cursor::advance_by`] if the provider has not accepted all of the last `count` filed
-    /// requests: it has posted the first `posted`. It may execute the others too, at once or with a later doorbell. So
-    /// they stay in flight, with their tokens. Their completions are not for the application.
+    /// Called if the provider has not accepted the last `count` requests, which are at least one. It may execute them, at
+    /// once or with a later doorbell. So they stay in flight, with their tokens. Their completions are not for the
+    /// application.
     #[cold]
-    pub(crate) fn withdraw(&mut self, posted: u32, count: u32) {
-        let first = self.wr_ring.posted.number.load(Ordering::Relaxed) as u32;
-        for ahead in posted..count {
-            let [_, keys] = self.wr_ring.slot(u64::from(first.wrapping_add(ahead)));
+    pub(crate) fn withdraw(&mut self, count: u32) {
+        let after = self.wr_ring.posted.number.load(Ordering::Relaxed) as u32;
+        for behind in 1..=count {
+            let [_, keys] = self.wr_ring.slot(u64::from(after.wrapping_sub(behind)));
             // The poller may write it too.
             keys.fetch_or(WITHDRAWN | UNSIGNALED, Ordering::Relaxed);
         }
-        if posted < count {
-            let after = first.wrapping_add(count);
-            self.wr_ring.withdrawn.store(PRESENT | u64::from(after), Ordering::Release);
-        }
-        self.advance_by(count);
+        self.wr_ring.withdrawn.store(PRESENT | u64::from(after), Ordering::Release);
     }
 }

@@ -20,9 +20,7 @@ fn unordered(capacity: u32) -> (Arc<WrRing>, Cursor) {
 
 /// Posts a request. Its number is its key.
 fn post(cursor: &mut Cursor, key: u32, kind: Kind) -> u64 {
-    let token = cursor.file(u64::from(key), &[key], kind).expect("room");
-    cursor.advance();
-    token
+    cursor.file(u64::from(key), &[key], kind).expect("room")
 }
 
 fn named(wr_ring: &WrRing) -> Vec<u32> {
@@ -102,7 +100,7 @@ fn a_request_that_the_provider_refuses_stays_in_flight_until_a_completion_passes
         let wr_ring = Arc::new(new(7, 4, 1));
         let mut cursor = Cursor::new(&wr_ring);
         let refused = cursor.file(1, &[1], WRITE).expect("room");
-        cursor.withdraw(0, 1);
+        cursor.withdraw(1);
         wr_ring.heed_withdrawn();
         assert_eq!(named(&wr_ring), [1]);
         let next = post(&mut cursor, 2, WRITE);
@@ -114,7 +112,7 @@ fn a_request_that_the_provider_refuses_stays_in_flight_until_a_completion_passes
         assert!(matches!(wr_ring.retire(next), Retired::Done(2, _)));
         // Or it is not: a later one ends it.
         cursor.file(3, &[3], WRITE).expect("room");
-        cursor.withdraw(0, 1);
+        cursor.withdraw(1);
         wr_ring.heed_withdrawn();
         let later = post(&mut cursor, 4, WRITE);
         assert!(matches!(wr_ring.retire(later), Retired::Done(4, _)));
@@ -131,11 +129,12 @@ fn what_a_provider_has_posted_of_a_batch_is_completed_and_the_rest_is_withdrawn(
     let mut cursor = Cursor::new(&wr_ring);
     let mut filing = cursor.batch();
     let tokens = [1, 2, 3].map(|key| filing.file(u64::from(key), &[key], WRITE).expect("room"));
-    cursor.withdraw(1, 3);
+    cursor.advance_by(3);
+    cursor.withdraw(2);
     wr_ring.heed_withdrawn();
     assert_eq!(named(&wr_ring), [1, 2, 3]);
     assert!(matches!(wr_ring.retire(tokens[0]), Retired::Done(1, _)));
     assert_eq!(wr_ring.retire(tokens[1]), Retired::Silent);
     assert_eq!(named(&wr_ring), [3]);
-    assert_eq!((0..9).filter(|&key| cursor.file_one(9, key, WRITE).map(|_| cursor.advance()).is_some()).count(), 3);
+    assert_eq!((0..9).filter(|&key| cursor.file(9, &[key], WRITE).is_some()).count(), 3);
 }

@@ -196,14 +196,9 @@ impl Qp {
     /// `wr_id` that the provider gets; `None` if it gets none.
     pub fn post(&mut self, is_recv: bool, request: &Request<'_>, is_refused: bool) -> Option<u64> {
         let cursor = self.open(is_recv)?;
-        let token = match request.lkeys {
-            [lkey] => cursor.file_one(request.wr_id, *lkey, request.kind()),
-            lkeys => cursor.file(request.wr_id, lkeys, request.kind()),
-        }?;
+        let token = cursor.file(request.wr_id, request.lkeys, request.kind())?;
         if is_refused {
-            self.withdraw(is_recv, 0, 1)
-        } else {
-            cursor.advance()
+            self.withdraw(is_recv, 1);
         }
         Some(token)
     }
@@ -215,19 +210,18 @@ impl Qp {
         let mut filing = cursor.batch();
         let file = |request: &Request<'_>| filing.file(request.wr_id, request.lkeys, request.kind());
         let tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
+        cursor.advance_by(tokens.len() as u32);
         if accepted < tokens.len() {
-            self.withdraw(is_recv, accepted, tokens.len());
-        } else {
-            cursor.advance_by(tokens.len() as u32);
+            self.withdraw(is_recv, tokens.len() - accepted);
         }
         Some(tokens)
     }
 
-    fn withdraw(&mut self, is_recv: bool, accepted: usize, count: usize) {
+    fn withdraw(&mut self, is_recv: bool, count: usize) {
         if is_recv {
-            self.queues.withdraw_recv(&mut self.recv, accepted, count);
+            self.queues.withdraw_recv(&mut self.recv, count);
         } else {
-            self.queues.withdraw_send(&mut self.send, accepted, count);
+            self.queues.withdraw_send(&mut self.send, count);
         }
     }
 

@@ -39,12 +39,14 @@ pub(crate) struct WrRing {
     /// Room for the keys of the second and later ranges of each slot: as many per slot as `more`.
     more_keys: Box<[AtomicU32]>,
     more: usize,
-    /// The token of the next post. The poster writes it. After the largest number the upper half is wrong until the
-    /// next post; only the poster reads it.
+    /// The token of the next post. The poster writes it, before a request goes to the provider: so no completion is of a
+    /// later one. After the largest number the upper half is wrong until the next post.
     pub(super) posted: Counter,
     /// The token after that of the last work request that is not in flight, and all before it are not. The poller
     /// writes it. The upper half is wrong after the largest number, and with [`LOOK`].
     pub(super) retired: Counter,
+    /// What the poller has last read of `posted`, on whose line the poster writes.
+    known: AtomicU64,
     /// Whether the completions of the queue come in any order that iWARP permits; see retire.rs.
     pub(super) is_unordered: bool,
     /// The number after the largest one that was retired out of order. Only the poller uses it.
@@ -77,6 +79,7 @@ impl WrRing {
             more,
             posted: Counter::new(first),
             retired: Counter::new(first),
+            known: AtomicU64::new(first),
             is_unordered: false,
             reached: AtomicU32::new(0),
             withdrawn: AtomicU64::new(0),
@@ -103,6 +106,7 @@ impl WrRing {
         let look = if self.is_unordered { LOOK } else { 0 };
         self.retired.number.store(self.token(number) ^ look, Ordering::Relaxed);
         self.reached.store(number, Ordering::Relaxed);
+        self.learn();
     }
 
     pub(super) fn token(&self, number: u32) -> u64 {
@@ -137,6 +141,11 @@ impl WrRing {
         key_slot.store(kind.0 | (more.len() as u64 & 0xffff) << 32 | u64::from(lkey), Ordering::Relaxed);
     }
 
+    /// Counts the next work request, which is stored: it is in flight from now on.
+    fn count(&self, token: u64) {
+        self.posted.number.store(token + 1, Ordering::Release);
+    }
+
     /// Returns the next token with a correct upper half, and the token up to which the queue has room, at most to the
     /// next change of the upper half. Reads the position of the poller.
     #[cold]
@@ -152,7 +161,8 @@ impl WrRing {
     /// Retires the work request of a polled completion, if it is the next one of the queue, and returns the user's
     /// `wr_id`.
     pub(crate) fn retire_next(&self, token: u64) -> Option<u64> {
-        if token != self.retired.number.load(Ordering::Relaxed) {
+        let is_next = token == self.retired.number.load(Ordering::Relaxed);
+        if !is_next || token == self.known.load(Ordering::Relaxed) && token == self.learn() {
             return None;
         }
         // Stores before the post are visible after the completion: the provider has barriers on both sides, because the
@@ -162,6 +172,13 @@ impl WrRing {
         // Release: the slot has been read, and the poster may write it.
         self.retired.number.store(token + 1, Ordering::Release);
         Some(wr_id)
+    }
+
+    /// Reads the token of the next post. Called by the poller before it retires what it does not know to be posted.
+    pub(super) fn learn(&self) -> u64 {
+        let posted = self.posted.number.load(Ordering::Relaxed);
+        self.known.store(posted, Ordering::Relaxed);
+        posted
     }
 
     /// Whether nothing is in flight. Called after the last post.
@@ -209,7 +226,7 @@ impl WrRing {
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let [posted, retired] =
             [&self.posted, &self.retired].map(|counter| counter.number.load(Ordering::Acquire) as u32);
-        // A work request of another thread may complete before that thread counts it. The difference is then negative.
+        // Negative if a request was posted and polled between the two loads.
         let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
         let names = (0..pending).map(|at| u64::from(retired.wrapping_add(at))).any(|number| {
             let [_, keys] = self.slot(number);
@@ -224,7 +241,7 @@ impl WrRing {
     }
 }
 
-/// The work requests of a batch. A copy of the poster's position, which stays in registers.
+/// The work requests of a batch, none of which is in flight. A copy of the poster's position, which stays in registers.
 pub(crate) struct Filing<'a> {
     wr_ring: &'a WrRing,
     next: u64,
@@ -245,7 +262,7 @@ impl Filing<'_> {
         Some(token)
     }
 
-    /// As [`Cursor::file_one`], after the requests that are already filed.
+    /// The same for one range.
     #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         if self.next == self.limit {
@@ -275,19 +292,18 @@ impl Cursor {
     }
 
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most `max_sge`. Returns the token to post
-    /// it with; `None` if the queue is full. [`Cursor::advance`] follows after the post.
+    /// it with; `None` if the queue is full. It is in flight then. If the provider refuses it, [`Cursor::withdraw`] follows.
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey, kind)?;
-        self.wr_ring.store_more(token, lkey, more, kind);
-        Some(token)
-    }
-
-    /// As [`Cursor::file`], for one range.
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         let next = self.next();
         let token = if self.has_room_at(next) { next } else { self.look_for_room(next)? };
-        self.file_at(token, wr_id, lkey, kind);
+        if more.is_empty() {
+            self.file_at(token, wr_id, lkey, kind);
+        } else {
+            self.wr_ring.store(token, wr_id, lkey, kind);
+            self.wr_ring.store_more(token, lkey, more, kind);
+            self.wr_ring.count(token);
+        }
         Some(token)
     }
 
@@ -306,18 +322,13 @@ impl Cursor {
         next < self.limit
     }
 
-    /// Stores a work request with at most one range under the token of the next post, where there is room.
-    pub(crate) fn file_at(&self, token: u64, wr_id: u64, lkey: u32, kind: Kind) {
+    /// Files a work request with at most one range under the token of the next post, where there is room.
+    pub(crate) fn file_at(&mut self, token: u64, wr_id: u64, lkey: u32, kind: Kind) {
         self.wr_ring.store(token, wr_id, lkey, kind);
+        self.wr_ring.count(token);
     }
 
-    /// Called after the post of the request that was filed last.
-    pub(crate) fn advance(&mut self) {
-        let posted = &self.wr_ring.posted.number;
-        posted.store(posted.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    /// Called after the post of the first `count` requests of a batch.
+    /// Called before the post of a batch: its `count` requests are in flight from now on.
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
         let before = posted.load(Ordering::Relaxed);
@@ -332,7 +343,7 @@ impl Cursor {
         self.wr_ring.capacity == 0
     }
 
-    /// Files a batch. [`Cursor::advance_by`] follows after the post.
+    /// Files a batch. [`Cursor::advance_by`] follows before the post.
     pub(crate) fn batch(&self) -> Filing<'_> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
         Filing { wr_ring: &self.wr_ring, next, limit: self.limit }

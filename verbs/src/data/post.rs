@@ -197,13 +197,7 @@ impl Poster {
         // returns. The memory that the request names is writable, of the same PD, and from here on pinned (see `Mr`) or
         // the request's (see `Piece`).
         let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) };
-        match answer(returned, bad) {
-            Ok(()) => {
-                self.recv.advance();
-                Ok(())
-            }
-            Err(errno) => Err(self.withdraw_recvs(0, 1, PostReason::Device(errno))),
-        }
+        answer(returned, bad).map_err(|errno| self.withdraw_recvs(1, PostReason::Device(errno)))
     }
 
     /// Posts a request of the send queue that names this memory.
@@ -288,6 +282,7 @@ impl Poster {
         self.open_send()?;
         let Filed { token, mut sges, is_inline } =
             self.file_ranges(&mut self.send.batch(), wr_id, &op, flags, named)?;
+        self.send.advance_by(1);
         let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
@@ -299,10 +294,7 @@ impl Poster {
             (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
             self.post_filed(&mut request)
         };
-        self.settle(answer)?;
-        // The next post looks: the room that was known may lie behind the largest number.
-        self.send.advance_by(0);
-        Ok(())
+        self.settle(answer)
     }
 
     /// Posts a batch to the send queue.
@@ -364,11 +356,11 @@ impl Poster {
         if count == 0 {
             return Err(PostReason::EmptyBatch.into());
         }
-        if let Err(errno) = batch.complete() {
-            return Err(self.withdraw_sends(0, count as usize, PostReason::Device(errno)).into());
+        self.send.advance_by(count as u32);
+        match batch.complete() {
+            Ok(()) => Ok(count),
+            Err(errno) => Err(self.withdraw_sends(count, PostReason::Device(errno)).into()),
         }
-        self.send.advance_by(count);
-        Ok(count as usize)
     }
 
     /// Posts a filed request. [`Qp::settle`] follows.

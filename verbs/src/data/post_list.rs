@@ -50,17 +50,14 @@ impl Poster {
         if first.is_null() {
             return Err(PostReason::EmptyBatch.into());
         }
+        self.recv.advance_by(len as u32);
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_recv`, for each request of the list. The list and the ranges are in `staging`, which does
         // not change during the call.
         let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
         let result = staging.posted(returned, bad);
         self.recv_staging = Some(staging);
-        match result {
-            Ok(count) => self.recv.advance_by(count as u32),
-            Err(error) => return Err(self.withdraw_recvs(error.posted, len, error)),
-        }
-        result
+        result.map_err(|error| self.withdraw_recvs(len - error.posted, error))
     }
 
     /// Posts a batch by ibv_post_send(3).
@@ -89,16 +86,13 @@ impl Poster {
         if first.is_null() {
             return Err(PostReason::EmptyBatch.into());
         }
+        self.send.advance_by(len as u32);
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which
         // does not change during the call.
         let returned = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
         let result = staging.posted(returned, bad);
         self.send_staging = Some(staging);
-        match result {
-            Ok(count) => self.send.advance_by(count as u32),
-            Err(error) => return Err(self.withdraw_sends(error.posted, len, error)),
-        }
-        result
+        result.map_err(|error| self.withdraw_sends(len - error.posted, error))
     }
 }

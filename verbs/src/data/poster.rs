@@ -169,26 +169,20 @@ impl Poster {
     /// the provider may have queued it.
     #[inline(always)]
     pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), PostReason> {
-        match answer {
-            Ok(()) => {
-                self.send.advance();
-                Ok(())
-            }
-            Err(errno) => Err(self.withdraw_sends(0, 1, PostReason::Device(errno))),
-        }
+        answer.map_err(|errno| self.withdraw_sends(1, PostReason::Device(errno)))
     }
 
-    /// Withdraws those of `count` requests of the send queue that are not known to be posted, and returns the error.
+    /// Withdraws the last `count` requests of the send queue, which are not known to be posted, and returns the error.
     #[cold]
-    pub(super) fn withdraw_sends<E>(&mut self, posted: usize, count: usize, error: E) -> E {
-        self.inner.queues.withdraw_send(&mut self.send, posted, count);
+    pub(super) fn withdraw_sends<E>(&mut self, count: usize, error: E) -> E {
+        self.inner.queues.withdraw_send(&mut self.send, count);
         error
     }
 
     /// The same for receives.
     #[cold]
-    pub(super) fn withdraw_recvs<E>(&mut self, posted: usize, count: usize, error: E) -> E {
-        self.inner.queues.withdraw_recv(&mut self.recv, posted, count);
+    pub(super) fn withdraw_recvs<E>(&mut self, count: usize, error: E) -> E {
+        self.inner.queues.withdraw_recv(&mut self.recv, count);
         error
     }
 

@@ -33,7 +33,7 @@ pub(super) enum Poster {
         is_recv: bool,
     },
     Srq(u64),
-    /// Nobody: the completion is reported twice, or is the application's own.
+    /// Nobody: the completion is reported twice, was not posted, or is the application's own.
     Nobody,
 }
 
@@ -51,6 +51,8 @@ struct Posted {
 struct QueueState {
     /// The number of its QP.
     qp: u64,
+    /// The last `wr_id` that it was posted.
+    last: Option<u64>,
     /// What the device has not begun.
     waiting: VecDeque<Posted>,
     /// The reads of iWARP whose answer has not come.
@@ -162,6 +164,7 @@ impl Device {
         if let Some(state) = self.queues.get_mut(&queue) {
             let Wr { is_read, is_signaled, is_refused, .. } = posted.wr;
             let (number, is_quiet) = (posted.number, !is_signaled || is_refused);
+            state.last = Some(token);
             state.unretired.push_back(Unretired { number, is_read, is_quiet, is_over: false });
             if !is_refused || has_refused {
                 state.waiting.push_back(posted);
@@ -218,6 +221,13 @@ impl Device {
         let is_repeated = queue.is_recv || !is_iwarp(queue.qp);
         self.complete_for_nobody(cq, qp_num, token, is_repeated);
         Some((token, qp_num))
+    }
+
+    /// Completes a number of a queue that is not posted before this completion is polled, and returns it.
+    pub(super) fn invent(&mut self, queue: Queue, cq: usize, capacity: u32) -> Option<u64> {
+        let token = self.queues.get(&queue)?.last? + 1 + u64::from(capacity);
+        self.complete_for_nobody(cq, u32::MAX, token, true);
+        Some(token)
     }
 
     /// Reports a completion of a request that the application has posted itself.
