@@ -7,7 +7,8 @@
 //! - The application keeps the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that its own QP uses, and destroys the QP
 //!   before them. The work in flight of that QP does not pin an [`Mr`](crate::Mr): the application keeps the MR too.
 //! - It polls and arms only its own CQs. If its own QP reports to a [`Cq`](crate::Cq), it posts only with a `wr_id` of
-//!   at least 2^63. The poll of the `Cq` drops such completions; this crate's own numbers are smaller.
+//!   at least 2^63. The poll of the `Cq` drops such completions; this crate's own numbers are smaller. While they keep coming it
+//!   may return 0 before the queue is empty; what is left then has come after an arm of the `Cq` that precedes the call.
 //! - It does not post to an [`Srq`](crate::Srq), and its own QPs use none: this crate would not get the completions.
 //! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` of at least 2^63, and does not rely on the
 //!   completion.

@@ -79,14 +79,18 @@ pub(crate) trait Poller {
 
     /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
     /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
+    ///
+    /// It drops as many completions as the CQ has room for, and then returns, although others may have come meanwhile, such as
+    /// those of a QP of the application's own. If the CQ was armed before, they cause a notification.
     #[cold]
     fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();
-        let (mut polled, mut kept) = (polled, kept);
+        let (mut polled, mut kept, mut dropped) = (polled, kept, 0);
         loop {
             let filled =
                 usize::try_from(polled).ok().and_then(|count| completions.get_mut(..count)).ok_or(Errno::EIO)?;
             let is_empty = filled.is_empty();
+            dropped += filled.len();
             kept = slot_cache.retire(provider.cq_slots(), filled, kept);
             // There may be more if all of them were of QPs that are gone.
             let empty = is_empty && (completions.is_empty() || slot_cache.refresh(provider.cq_slots()));
@@ -95,6 +99,9 @@ pub(crate) trait Poller {
             }
             if slot_cache.take_doubt() {
                 return Err(Errno::EIO);
+            }
+            if dropped >= provider.cq_slots().room().depth() as usize {
+                return Ok(0);
             }
             polled = provider.poll(completions);
         }

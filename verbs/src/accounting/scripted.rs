@@ -333,3 +333,26 @@ impl Drop for Srq {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_ends_although_the_completions_of_the_application_s_own_qp_keep_coming() {
+        let (pd, mut cq) = (Pd::new(), Cq::new(8));
+        let caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+        let mut qp = Qp::create(&pd, [&cq; 2], None, caps, false).expect("room");
+        let request = Request { wr_id: 1, lkeys: &[5], opcode: WcOpcode::SEND, flags: SendFlags::SIGNALED };
+        assert!(qp.post(false, &request, false).is_some());
+        drop(qp);
+        (0..20).for_each(|_| cq.complete(Completion { wr_id: 1 << 63, ..Completion::default() }));
+        // What the queue has room for. Behind it there may be something of the QP.
+        for left in [12, 4] {
+            assert_eq!((cq.poll(&mut [Completion::default(); 4]), cq.completions()), (Ok(0), left));
+            assert!(pd.names(5));
+        }
+        assert_eq!((cq.poll(&mut [Completion::default(); 4]), cq.completions()), (Ok(0), 0));
+        assert!(!pd.names(5));
+    }
+}
