@@ -214,15 +214,13 @@ struct LeftMw {
 }
 
 impl LeftMw {
-    /// Returns the parts of a window that is deallocated. What cannot be settled now is the QP's, whose end settles it.
-    fn return_parts(&mut self) -> bool {
+    /// Returns the parts of a window that is deallocated. What cannot be settled now is that of its QPs, whose ends settle it.
+    fn return_parts(&mut self) {
         let (qps, own) = (mem::take(&mut self.requests).0, settled(&mut self.parts, &self.pd));
-        if let [(qp, _)] = &*qps {
-            qp.keep_parts(self.parts.drain(..).map(|lent| lent.part));
-        }
+        let left: Arc<[_]> = self.parts.drain(..).map(|lent| lent.part).collect();
+        qps.iter().for_each(|(qp, _)| qp.keep_parts(&left));
         // Last, because the owner of a buffer may panic.
-        drop((own, qps));
-        self.parts.is_empty()
+        drop((own, left, qps));
     }
 }
 
@@ -249,9 +247,7 @@ impl TryEnd for LeftMw {
             }
             self.live = false;
         }
-        if !self.return_parts() {
-            return false;
-        }
+        self.return_parts();
         // It may have blocked the deregistration of a dropped MR.
         pd.parked().released();
         true

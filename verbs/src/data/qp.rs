@@ -72,7 +72,7 @@ pub(crate) struct QpInner {
     pub(super) blocks: OnceLock<QpBlocks>,
     // Dropped after the QP.
     /// Parts that windows had, and that the peer may be writing to.
-    pub(super) parts: Mutex<Vec<Part<Piece>>>,
+    pub(super) parts: Mutex<Vec<Arc<[Part<Piece>]>>>,
     pub(super) queues: WorkQueues<CqInner>,
     pub(super) srq: Option<SrqUse>,
     pub(super) pd: PdUse,
@@ -149,9 +149,9 @@ impl QpInner {
         }
     }
 
-    /// Keeps parts until the QP is destroyed.
-    pub(super) fn keep_parts(&self, parts: impl Iterator<Item = Part<Piece>>) {
-        self.parts.lock().extend(parts);
+    /// Keeps parts until the QP is destroyed. Other QPs may keep them too.
+    pub(super) fn keep_parts(&self, parts: &Arc<[Part<Piece>]>) {
+        self.parts.lock().push(Arc::clone(parts));
     }
 
     /// Whether it was made in another process, before a fork.

@@ -178,6 +178,10 @@ impl Side {
 
     pub(crate) fn end(&mut self, id: IdKey) -> End {
         let pd = self.device.alloc_pd(id).expect("alloc_pd");
+        self.end_on(id, pd)
+    }
+
+    fn end_on(&mut self, id: IdKey, pd: Pd) -> End {
         let cq = self.device.create_cq(id, 64).expect("create_cq");
         let qp = self.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         assert_eq!(qp.post_calls(), post_calls(), "soft-RoCE has both");
@@ -211,6 +215,12 @@ impl Pair {
         let (c, s) = connect(&mut client, &mut server, addr);
         Pair { client, server, listener, addr, c, s }
     }
+
+    /// Makes another connection, whose end of the server is on the same PD, and returns its ends.
+    pub(crate) fn second(&mut self) -> (End, End) {
+        let id = self.client.resolved(self.addr);
+        answered_on(&mut self.client, &mut self.server, id, param(), Some(self.s.pd.clone()))
+    }
 }
 
 /// Makes another connection between two sides.
@@ -221,10 +231,17 @@ pub(crate) fn connect(client: &mut Side, server: &mut Side, addr: SocketAddr) ->
 
 /// Connects an id with a resolved route.
 pub(crate) fn answered(client: &mut Side, server: &mut Side, id: IdKey, param: ConnParam) -> (End, End) {
+    answered_on(client, server, id, param, None)
+}
+
+fn answered_on(client: &mut Side, server: &mut Side, id: IdKey, param: ConnParam, pd: Option<Pd>) -> (End, End) {
     let c = client.end(id);
     client.ok(&Call::Connect { id, param });
     let request = server.expect(CmEvent::ConnectRequest);
-    let s = server.end(request.id);
+    let s = match pd {
+        Some(pd) => server.end_on(request.id, pd),
+        None => server.end(request.id),
+    };
     server.ok(&Call::Accept {
         id: s.id,
         param: ConnParam { qp_num: NEXT_QP_NUM.fetch_add(1, Ordering::Relaxed), ..param },

@@ -13,7 +13,7 @@ use cmid_proto::datapath::{
 };
 use cmid_proto::memory::{MemoryError, MemoryReason, MrState, PdState, Policy};
 use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith, IdKey};
-use cmid_verbs::{Access, Backend, Change, Completion};
+use cmid_verbs::{Access, Backend, Change, Completion, WcStatus};
 use rdma_sys::rdma_cm_id;
 
 use crate::data::{polled, returned, success, why};
@@ -44,6 +44,15 @@ pub(crate) fn device_removed() {
     success(polled(&mut pair.s.cq), 3, WcOpcode::BIND_MW);
     pair.s.qp.post_recv(1, memory.sge(0..4096)).expect("post_recv");
     pair.s.qp.post_recv(2, other.sge(0..4096)).expect("post_recv");
+    // Bound to a block through one QP, and perhaps through another one.
+    let (second_c, mut second) = pair.second();
+    let pool = pair.s.pd.pool(vec![0; 64], 64, Access::MW_BIND).expect("pool");
+    let mut shared = pair.s.pd.alloc_mw().expect("alloc_mw");
+    let block = pool.take().expect("a block");
+    pair.s.qp.post_bind_block(4, &mut shared, block, Access::REMOTE_WRITE).expect("post_bind_block");
+    success(polled(&mut pair.s.cq), 4, WcOpcode::BIND_MW);
+    second.qp.post_bind(5, &mut shared, &lent, 0..8, Access::REMOTE_READ).expect("post_bind");
+    assert_ne!(polled(&mut second.cq).status, WcStatus::SUCCESS);
     let nic = pair.client.device.device_of(pair.c.id).expect("device_of");
     assert_eq!(nic.name(), "rxe0");
     let mut asynchronous = pair.client.device.async_events(&nic).expect("async_events");
@@ -93,6 +102,12 @@ pub(crate) fn device_removed() {
     println!("state: {:?}", pair.s.qp.state());
     println!("take_notifications: {:?}", pair.s.cq.take_notifications());
 
+    // What such a window had belongs to both QPs then: the peer may be writing to it.
+    drop(shared);
+    pair.server.ok(&Call::Destroy { id: second.id });
+    drop((second, second_c));
+    assert_eq!(pool.available(), 0);
+
     // A poll may still write to memory in flight: it is kept until the QP is destroyed and the CQ was polled empty.
     let users = pair.s.pd.users();
     let ErrorWith { given: memory, error } = memory.deregister().map(drop).expect_err("it is in flight");
@@ -108,6 +123,8 @@ pub(crate) fn device_removed() {
     let Pair { mut client, mut server, c, s: End { id, pd, mut cq, qp }, .. } = pair;
     server.ok(&Call::Destroy { id });
     drop(qp);
+    assert_eq!(pool.available(), 1);
+    drop(pool);
     assert_eq!((pd.users(), freed.load(Ordering::Relaxed)), (2, 0));
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
     assert_eq!((pd.users(), freed.load(Ordering::Relaxed)), (1, 1));

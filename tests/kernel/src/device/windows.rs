@@ -5,15 +5,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use cmid_proto::datapath::{
-    Attaching, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair,
-    SendWr, WcOpcode,
+    DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_proto::{Errno, ErrorWith};
 use cmid_verbs::{Access, Buffer, WcStatus};
 
 use crate::data::{polled, register, success, why};
-use crate::env::Pair;
+use crate::env::{End, Pair};
 use crate::memory::{PAGE, mapped};
 
 fn reason(error: MemoryError) -> Option<MemoryReason> {
@@ -118,19 +117,9 @@ pub(crate) fn outlives_its_qp() {
 
 /// The same after a failed bind through another QP.
 pub(crate) fn outlives_both() {
-    use cmid_proto::{Call, CmEvent};
-    let Pair { mut client, mut server, addr, c: _c, mut s, .. } = Pair::connected();
-    let id = client.resolved(addr);
-    let _c2 = client.end(id);
-    client.ok(&Call::Connect { id, param: crate::env::param() });
-    let request = server.expect(CmEvent::ConnectRequest);
-    let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
-    let mut second =
-        server.device.create_qp(Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
-    server.ok(&Call::Accept { id: request.id, param: crate::env::param() });
-    client.expect(CmEvent::Established);
-    server.expect(CmEvent::Established);
-
+    let mut pair = Pair::connected();
+    let (_c2, End { qp: mut second, mut cq, .. }) = pair.second();
+    let Pair { client: _client, mut server, c: _c, mut s, .. } = pair;
     let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
     let mut window = s.pd.alloc_mw().expect("alloc_mw");
     s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
