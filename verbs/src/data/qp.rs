@@ -112,9 +112,9 @@ impl QpInner {
     pub(super) fn add_window(&self, token: u64) {
         let (pd, qp_num) = (self.pd.inner(), self.qp_num());
         let receives = self.srq.as_ref().map_or_else(|| self.queues.recv_queue(), SrqUse::tokens);
-        let tokens = QpTokens { qp_num, sends: (token >> 32) as u32, receives };
+        let (tokens, cqs) = (QpTokens { qp_num, sends: Some((token >> 32) as u32), receives }, self.queues.cqs());
         pd.bindings().reuse(qp_num);
-        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(tokens, pd));
+        cqs.into_iter().for_each(|cq| cq.window_qps().add(tokens.at(cq, cqs), pd));
     }
 
     /// Whether the request of its send queue of this number, which was posted, may still be executed.

@@ -1,9 +1,9 @@
 //! The QPs of a CQ through which memory windows were bound.
 
 use core::ffi::c_int;
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use cmid_proto::datapath::Completion;
 use cmid_proto::memory::Bindings;
@@ -28,17 +28,24 @@ struct WindowQp {
 #[derive(Clone, Copy)]
 pub(super) struct QpTokens {
     pub(super) qp_num: u32,
-    /// The upper half of the tokens of its sends.
-    pub(super) sends: u32,
-    /// The same of its receives, or of those of its SRQ. `None` for an SRQ from which a destroyed QP with this number may
+    /// The upper half of the tokens of its sends. `None` at a CQ that they do not report to: it means another queue there.
+    pub(super) sends: Option<u32>,
+    /// The same of its receives, or of those of its SRQ. `None` also for an SRQ from which a destroyed QP with this number may
     /// have left receives: which of the two a receive is of is not known, so none of them ends a binding.
     pub(super) receives: Option<u32>,
 }
 
 impl QpTokens {
+    /// Those of one of the CQs of its sends and of its receives.
+    pub(super) fn at<C>(self, cq: &C, [of_sends, of_receives]: [&C; 2]) -> Self {
+        let [sends, receives] = [(self.sends, of_sends), (self.receives, of_receives)]
+            .map(|(tokens, own)| tokens.filter(|_| ptr::eq(cq, own)));
+        QpTokens { sends, receives, ..self }
+    }
+
     /// Whether a completion is of this QP.
     fn has(&self, completion: &Completion) -> bool {
-        let queue = if completion.opcode.is_recv() { self.receives } else { Some(self.sends) };
+        let queue = if completion.opcode.is_recv() { self.receives } else { self.sends };
         self.qp_num == completion.qp_num && queue == Some((completion.wr_id >> 32) as u32)
     }
 }
@@ -93,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_a_destroyed_qp_has_left_is_not_of_a_later_one_with_its_number() {
-        let own = QpTokens { qp_num: 17, sends: 3, receives: Some(4) };
+        let own = QpTokens { qp_num: 17, sends: Some(3), receives: Some(4) };
         let of =
             |qp_num, queue: u64, opcode| Completion { qp_num, wr_id: queue << 32 | 9, opcode, ..Completion::default() };
         assert!(own.has(&of(17, 3, WcOpcode::LOCAL_INV)) && own.has(&of(17, 4, WcOpcode::RECV)));
@@ -105,6 +112,13 @@ mod tests {
         ] {
             assert!(!own.has(&other), "{other:?}");
         }
+        // A number of a queue means another one at each CQ.
+        let cqs = [&0_u8, &1, &2];
+        let own_at = |cq| own.at(cq, [cqs[0], cqs[1]]);
+        let kept =
+            cqs.map(|cq| [of(17, 3, WcOpcode::LOCAL_INV), of(17, 4, WcOpcode::RECV)].map(|one| own_at(cq).has(&one)));
+        assert_eq!(kept, [[true, false], [false, true], [false; 2]]);
+        assert_eq!(own.at(cqs[0], [cqs[0]; 2]).receives, own.receives);
         let unsure = QpTokens { receives: None, ..own };
         assert!(!unsure.has(&of(17, 4, WcOpcode::RECV)) && unsure.has(&of(17, 3, WcOpcode::LOCAL_INV)));
     }
