@@ -106,6 +106,7 @@ pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Re
     // The resolver returns more results without hints than with empty ones.
     let c_hints: *const _ = if *hints == Hints::default() { ptr::null() } else { &raw const c_hints };
     let mut found = ptr::null_mut();
+    errno::clear();
     // SAFETY: texts and hints may be null. The texts end with a zero, the hints point at addresses of the lengths that
     // they contain, and the result has a place. The library only reads texts and hints, and only during the call.
     let returned = unsafe { ffi::rdma_getaddrinfo(as_ptr(&node), as_ptr(&service), c_hints, &raw mut found) };

@@ -48,14 +48,19 @@ pub(crate) fn of_read(mut read: impl FnMut() -> c_int) -> Result<bool, Errno> {
     }
 }
 
-/// Converts the result of an `rdma_*` function: −1 and errno. Old versions returned −errno in some cases (rdma_cm(7)).
-pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
-    of_ibv(returned)
+/// Makes a call of a library or a provider that returns 0, a positive errno, a negative one (libsiw; old versions of librdmacm,
+/// rdma_cm(7)), or −1 and errno.
+///
+/// # Errors
+/// The errno of the call; `EIO` if it fails without one.
+pub(crate) fn of_call(call: impl FnOnce() -> c_int) -> Result<(), Errno> {
+    clear();
+    of_posted(call())
 }
 
-/// Converts the result of an `ibv_*` function or a provider: a positive errno, a negative one (libsiw), or −1 and
-/// errno.
-pub(crate) fn of_ibv(returned: c_int) -> Result<(), Errno> {
+/// Converts what a post returns, as [`of_call`]. It costs nothing to a post that succeeds: after −1 without errno, that of an
+/// earlier call is told.
+pub(crate) fn of_posted(returned: c_int) -> Result<(), Errno> {
     if returned == 0 { Ok(()) } else { Err(of_failed(returned)) }
 }
 
@@ -73,17 +78,14 @@ mod tests {
 
     #[test]
     fn both_styles_of_failure() {
-        assert_eq!(of_rdma(0), Ok(()));
-        assert_eq!(of_rdma(-22), Err(Errno::EINVAL));
-        assert_eq!(of_rdma(22), Err(Errno::EINVAL));
-        assert_eq!(of_ibv(0), Ok(()));
-        assert_eq!(of_ibv(12), Err(Errno::ENOMEM));
-        assert!(of_ibv(-1).is_err());
-        // libsiw. What an earlier call has left in errno is not the answer.
-        // SAFETY: -1 is no descriptor.
-        assert_eq!(unsafe { libc::close(-1) }, -1);
-        assert_eq!((of_ibv(-22), of_ibv(-107)), (Err(Errno::EINVAL), Err(Errno::ENOTCONN)));
-        assert!(of_rdma(c_int::MIN).is_err());
+        // What an earlier call has left in errno is not the answer.
+        set(Errno::EINTR);
+        let answers = [0, -22, 22, 12, -107, -1, c_int::MIN].map(|returned| of_call(|| returned));
+        let [einval, eio] = [Errno::EINVAL, Errno::EIO].map(Err);
+        assert_eq!(answers, [Ok(()), einval, einval, Err(Errno::ENOMEM), Err(Errno::ENOTCONN), eio, eio]);
+        assert_eq!(of_call(|| (set(Errno::ENXIO), -1).1), Err(Errno::ENXIO));
+        set(Errno::ENOMEM);
+        assert_eq!([-1, -22].map(of_posted), [Err(Errno::ENOMEM), einval]);
     }
 
     fn set(errno: Errno) {
@@ -110,14 +112,5 @@ mod tests {
         set(Errno::EBADF);
         assert_eq!(of_new(core::ptr::null_mut::<u8>), Err(Errno::EIO));
         assert_eq!(of_new(|| (set(Errno::ENOMEM), core::ptr::null_mut::<u8>()).1), Err(Errno::ENOMEM));
-    }
-
-    #[test]
-    fn what_an_earlier_call_left_is_not_taken_for_the_answer() {
-        // SAFETY: -1 is no descriptor.
-        assert_eq!(unsafe { libc::close(-1) }, -1);
-        assert_eq!(last(), Errno::EBADF);
-        clear();
-        assert_eq!(of_ibv(-1), Err(Errno::EIO));
     }
 }

@@ -12,6 +12,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 
 use crate::descriptors;
+use crate::errno;
 use crate::kernel::OpenError;
 
 pub(crate) use libc::{
@@ -88,7 +89,7 @@ pub(crate) unsafe fn query_port(context: *mut ibv_context, port: u8) -> Result<P
     let mut room = core::mem::MaybeUninit::<PortAttrRoom>::zeroed();
     // SAFETY: the context is open, and the result has room. It is zeroed, which is a value of its integers.
     unsafe {
-        crate::errno::of_ibv(bindings::ibv_query_port(context, port, room.as_mut_ptr().cast()))?;
+        errno::of_call(|| bindings::ibv_query_port(context, port, room.as_mut_ptr().cast()))?;
         Ok(room.assume_init())
     }
 }
@@ -132,41 +133,41 @@ pub(crate) unsafe fn ibv_create_qp_ex(
     Ok(unsafe { create(context, attr) })
 }
 
-/// The inline function `ibv_query_device_ex` of verbs.h. Returns 0 or an errno.
+/// The inline function `ibv_query_device_ex` of verbs.h.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if the provider does not have it.
+/// `EOPNOTSUPP` if the provider does not have it; the errno of the provider.
 ///
 /// # Safety
 /// The context is open, and the result has a place.
 pub(crate) unsafe fn ibv_query_device_ex(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr_ex,
-) -> Result<c_int, cmid_proto::Errno> {
+) -> Result<(), cmid_proto::Errno> {
     // SAFETY: the context is open, and has the field.
     let query = unsafe {
         let extended = extended(context, offset_of!(verbs_context, query_device_ex))?;
         (*extended.as_ptr()).query_device_ex.ok_or(UNSUPPORTED)?
     };
     // SAFETY: as the caller promises. The provider fills at most so many bytes; there is no input.
-    Ok(unsafe { query(context, core::ptr::null(), attr, size_of::<ibv_device_attr_ex>()) })
+    errno::of_call(|| unsafe { query(context, core::ptr::null(), attr, size_of::<ibv_device_attr_ex>()) })
 }
 
-/// The inline function `ibv_modify_cq` of verbs.h. Returns 0 or an errno.
+/// The inline function `ibv_modify_cq` of verbs.h.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if the provider does not have it.
+/// `EOPNOTSUPP` if the provider does not have it; the errno of the provider.
 ///
 /// # Safety
 /// The CQ is alive. The rules of the C function apply.
-pub(crate) unsafe fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> Result<c_int, cmid_proto::Errno> {
+pub(crate) unsafe fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> Result<(), cmid_proto::Errno> {
     // SAFETY: the context of the CQ is open, and has the field.
     let modify = unsafe {
         let extended = extended((*cq).context, offset_of!(verbs_context, modify_cq))?;
         (*extended.as_ptr()).modify_cq.ok_or(UNSUPPORTED)?
     };
     // SAFETY: as the caller promises.
-    Ok(unsafe { modify(cq, attr) })
+    errno::of_call(|| unsafe { modify(cq, attr) })
 }
 
 const UNSUPPORTED: cmid_proto::Errno = cmid_proto::Errno(libc::EOPNOTSUPP);

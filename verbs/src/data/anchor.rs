@@ -74,14 +74,13 @@ impl Anchor {
         addr.set_port(0);
         let mut raw = ptr::null_mut();
         // SAFETY: the channel is open and `raw` is a place for the result; no context is given.
-        let returned = unsafe {
+        errno::of_call(|| unsafe {
             ffi::rdma_create_id(owner.0.as_ptr(), &raw mut raw, ptr::null_mut(), rdma_port_space::RDMA_PS_IB)
-        };
-        errno::of_rdma(returned)?;
+        })?;
         let anchor = Anchor { raw: NonNull::new(raw).ok_or(Errno::EIO)?, home: Arc::clone(owner) };
         let mut addr = CAddr::new(addr);
         // SAFETY: the id is alive, its channel open, and the address is read during the call.
-        errno::of_rdma(unsafe { ffi::rdma_bind_addr(raw, addr.as_mut_ptr()) })?;
+        errno::of_call(|| unsafe { ffi::rdma_bind_addr(raw, addr.as_mut_ptr()) })?;
         // SAFETY: the id is alive, and rdma_bind_addr has returned.
         let bound_to = unsafe { (*raw).verbs };
         if bound_to == verbs.as_ptr() { Ok(anchor) } else { Err(Errno::EADDRNOTAVAIL) }
@@ -118,7 +117,7 @@ const GIDS_MAX: c_int = 128;
 fn gid(verbs: NonNull<ibv_context>, port: u8, index: c_int) -> Option<[u8; 16]> {
     let mut gid = ibv_gid { raw: [0; 16] };
     // SAFETY: the context is open, because an id has it, and the result has a place.
-    errno::of_ibv(unsafe { ffi::ibv_query_gid(verbs.as_ptr(), port, index, &raw mut gid) }).ok()?;
+    errno::of_call(|| unsafe { ffi::ibv_query_gid(verbs.as_ptr(), port, index, &raw mut gid) }).ok()?;
     // SAFETY: both are 16 bytes, and every bit pattern is a value of the array.
     Some(unsafe { core::mem::transmute::<ibv_gid, [u8; 16]>(gid) })
 }

@@ -191,7 +191,7 @@ impl Context {
         let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
         // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
         unsafe {
-            errno::of_ibv(ffi::ibv_query_device(self.as_ptr(), attr.as_mut_ptr()))?;
+            errno::of_call(|| ffi::ibv_query_device(self.as_ptr(), attr.as_mut_ptr()))?;
             Ok(attr.assume_init())
         }
     }
@@ -204,7 +204,7 @@ impl Context {
         let mut attr = MaybeUninit::<ibv_device_attr_ex>::zeroed();
         // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
         unsafe {
-            errno::of_ibv(ffi::ibv_query_device_ex(self.as_ptr(), attr.as_mut_ptr())?)?;
+            ffi::ibv_query_device_ex(self.as_ptr(), attr.as_mut_ptr())?;
             Ok(attr.assume_init())
         }
     }

@@ -114,8 +114,9 @@ impl Cq {
 
     fn request_notification(&self, solicited_only: bool) -> Result<(), Errno> {
         // SAFETY: the CQ is alive and the function is its provider's.
-        let armed = unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), c_int::from(solicited_only)) };
-        errno::of_ibv(armed)?;
+        errno::of_call(|| unsafe {
+            (self.inner.request_notification)(self.inner.raw.as_ptr(), c_int::from(solicited_only))
+        })?;
         self.pending_notifications.armed();
         Ok(())
     }
@@ -163,7 +164,7 @@ impl CompletionQueue for Cq {
         let moderate = ibv_moderate_cq { cq_count: count, cq_period: period_us };
         let mut attr = ibv_modify_cq_attr { attr_mask: MODERATE, moderate };
         // SAFETY: the CQ is alive, and the attributes are read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_modify_cq(self.inner.raw.as_ptr(), &raw mut attr) }?)
+        unsafe { ffi::ibv_modify_cq(self.inner.raw.as_ptr(), &raw mut attr) }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {

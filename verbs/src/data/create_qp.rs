@@ -52,12 +52,10 @@ impl QpInner {
             return Err(Errno::EINVAL);
         }
         Self::create(place, init, Chosen::by_library(), |_, attr, calls| {
-            // librdmacm passes on that of the provider.
-            errno::clear();
             // SAFETY: the id is alive and has a device (that of `place`) and no QP. PD, CQs and SRQ are of that device,
             // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm creates none. The
             // attributes begin with the fields of `ibv_qp_init_attr`.
-            errno::of_rdma(unsafe {
+            errno::of_call(|| unsafe {
                 match calls {
                     PostCalls::Extended => ffi::rdma_create_qp_ex(id.as_ptr(), attr),
                     PostCalls::Classic => ffi::rdma_create_qp(id.as_ptr(), (*attr).pd, attr.cast()),

@@ -143,7 +143,7 @@ fn creates(datagrams: bool, init: &QpInit<'_>, caps: &Caps) -> bool {
     // and nothing was posted to it, so it leaves no completions.
     unsafe {
         let qp = ffi::ibv_create_qp(pd.as_ptr(), &raw mut attr);
-        !qp.is_null() && errno::of_ibv(ffi::ibv_destroy_qp(qp)).is_ok()
+        !qp.is_null() && errno::of_call(|| ffi::ibv_destroy_qp(qp)).is_ok()
     }
 }
 

@@ -53,7 +53,7 @@ impl LateWriters {
             let mut attr: ibv_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };
             attr.qp_access_flags = rights;
             // SAFETY: the QP is alive, because it is destroyed under the lock; the attribute is read during the call.
-            errno::of_ibv(unsafe {
+            errno::of_call(|| unsafe {
                 ffi::ibv_modify_qp(qp.as_ptr(), &raw mut attr, signed(Mask::IBV_QP_ACCESS_FLAGS.0))
             })
         })

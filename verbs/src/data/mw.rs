@@ -184,7 +184,7 @@ unsafe fn dealloc(raw: Handle, number: u64, pd: &PdUse) -> Result<(), Errno> {
     // SAFETY: as the caller promises. The context of the PD is open, because the PD has a user.
     unsafe {
         let dealloc = (*(*pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
-        errno::of_ibv(dealloc(raw.0.as_ptr()))?;
+        errno::of_call(|| dealloc(raw.0.as_ptr()))?;
     }
     pd.inner().bindings().dealloc(number);
     Ok(())

@@ -122,7 +122,7 @@ impl PdInner {
         // SAFETY: allocated by ibv_alloc_pd and not yet deallocated: the domain has just permitted this call, which it
         // does once, or again after a failure. It has no users, so no object of this crate is on it. It refuses new
         // users meanwhile.
-        let outcome = errno::of_ibv(unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) });
+        let outcome = errno::of_call(|| unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) });
         self.domain().handle_outcome(outcome)?;
         outcome.map_err(memory::MemoryError::Dealloc)
     }

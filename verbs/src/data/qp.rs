@@ -172,7 +172,9 @@ impl QpInner {
         let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
         // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
         unsafe {
-            errno::of_ibv(ffi::ibv_query_qp(self.raw.as_ptr(), attr.as_mut_ptr(), signed(mask), init.as_mut_ptr()))?;
+            errno::of_call(|| {
+                ffi::ibv_query_qp(self.raw.as_ptr(), attr.as_mut_ptr(), signed(mask), init.as_mut_ptr())
+            })?;
             Ok(attr.assume_init())
         }
     }
@@ -215,7 +217,7 @@ impl Drop for QpInner {
         // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call
         // waits at most until another thread has acked an asynchronous event. If the kernel refuses, the QP is leaked,
         // and with it the memory that its work requests name.
-        let destroy = || errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
+        let destroy = || errno::of_call(|| unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
         let destroyed = match pd.late_writers() {
             Some(qps) => qps.remove(self.raw, destroy),

@@ -70,7 +70,7 @@ impl QpInner {
         attr.min_rnr_timer = timer.code();
         let mask = signed(Mask::IBV_QP_MIN_RNR_TIMER.0);
         // SAFETY: the QP is alive, and the attribute is read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut attr, mask) })
+        errno::of_call(|| unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut attr, mask) })
     }
 
     /// See [`QueuePair::attrs`](cmid_proto::datapath::QueuePair::attrs).

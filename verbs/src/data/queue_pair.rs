@@ -24,7 +24,7 @@ impl QueuePair for QpInner {
         let mut c = ibv_qp_attr_of(attr);
         self.chosen.put_into(&mut c, attr.qp_attr_mask);
         // SAFETY: the QP is alive, and the attributes are read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, signed(attr.qp_attr_mask)) })?;
+        errno::of_call(|| unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, signed(attr.qp_attr_mask)) })?;
         // On iWARP the kernel moves the QP, and the mask is empty.
         if attr.qp_state == ibv_qp_state::IBV_QPS_RTS && !self.is_iwarp {
             self.note_sends(attr.max_rd_atomic);
@@ -54,7 +54,7 @@ impl QueuePair for QpInner {
     fn attach_group(&self, group: Group) -> Outcome {
         let gid = ibv_gid { raw: group.gid };
         // SAFETY: the QP is alive, and the GID is read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_attach_mcast(self.as_ptr(), &raw const gid, group.lid) })
+        errno::of_call(|| unsafe { ffi::ibv_attach_mcast(self.as_ptr(), &raw const gid, group.lid) })
     }
 
     fn detach_group(&self, group: Group) {
@@ -69,7 +69,7 @@ impl QueuePair for QpInner {
     fn ece(&self) -> Result<Ece, Errno> {
         let mut ece = ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 };
         // SAFETY: the QP is alive, and the result has a place.
-        match errno::of_ibv(unsafe { ffi::ibv_query_ece(self.as_ptr(), &raw mut ece) }) {
+        match errno::of_call(|| unsafe { ffi::ibv_query_ece(self.as_ptr(), &raw mut ece) }) {
             Ok(()) => Ok(Ece { vendor_id: ece.vendor_id, options: ece.options }),
             Err(Errno(libc::EOPNOTSUPP)) => Ok(Ece::default()),
             Err(errno) => Err(errno),
@@ -79,7 +79,7 @@ impl QueuePair for QpInner {
     fn set_ece(&self, ece: Ece) -> Outcome {
         let mut ece = ibv_ece { vendor_id: ece.vendor_id, options: ece.options, comp_mask: 0 };
         // SAFETY: the QP is alive, and the options are read during the call.
-        match errno::of_ibv(unsafe { ffi::ibv_set_ece(self.as_ptr(), &raw mut ece) }) {
+        match errno::of_call(|| unsafe { ffi::ibv_set_ece(self.as_ptr(), &raw mut ece) }) {
             Err(Errno(libc::EOPNOTSUPP)) => Ok(()),
             outcome => outcome,
         }

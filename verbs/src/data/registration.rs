@@ -262,7 +262,7 @@ fn make(call: MemoryCall<'_, PdUse, Pinned, Handle>) -> MemoryOutcome<Handle> {
         MemoryCall::Reregister { handle, change } => MemoryOutcome::Reregistered(rereg_mr(handle, change)),
         MemoryCall::Deregister { handle } => {
             // SAFETY: the registration is valid: a region requests this call once for each, or again after a failure.
-            MemoryOutcome::Deregistered(errno::of_ibv(unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
+            MemoryOutcome::Deregistered(errno::of_call(|| unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
         }
     }
 }

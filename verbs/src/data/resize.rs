@@ -65,7 +65,7 @@ impl CqInner {
         }
         let resized = match c_int::try_from(depth) {
             // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
-            Ok(depth) => errno::of_ibv(unsafe { ffi::ibv_resize_cq(self.as_ptr(), depth) }),
+            Ok(depth) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), depth) }),
             Err(_) => Err(Errno::EINVAL),
         };
         // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.

@@ -148,13 +148,13 @@ impl SharedReceiveQueue for Srq {
         let mut attr = ibv_srq_attr { max_wr: 0, max_sge: 0, srq_limit: limit };
         let mask = signed(ibv_srq_attr_mask::IBV_SRQ_LIMIT.0);
         // SAFETY: the SRQ is alive, and the attributes are read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_modify_srq(self.inner.raw.as_ptr(), &raw mut attr, mask) })
+        errno::of_call(|| unsafe { ffi::ibv_modify_srq(self.inner.raw.as_ptr(), &raw mut attr, mask) })
     }
 
     fn limit(&self) -> Result<u32, Errno> {
         let mut attr = ibv_srq_attr { max_wr: 0, max_sge: 0, srq_limit: 0 };
         // SAFETY: the SRQ is alive, and the result has a place.
-        errno::of_ibv(unsafe { ffi::ibv_query_srq(self.inner.raw.as_ptr(), &raw mut attr) })?;
+        errno::of_call(|| unsafe { ffi::ibv_query_srq(self.inner.raw.as_ptr(), &raw mut attr) })?;
         Ok(attr.srq_limit)
     }
 
@@ -401,7 +401,7 @@ impl Drop for SrqInner {
         // SAFETY: made by ibv_create_srq and destroyed only here; QPs hold their SRQ, so none is left. It waits at most
         // until another thread has acked an asynchronous event that it has just read. If the kernel refuses, it is
         // leaked, and the memory that its receives name with it.
-        if errno::of_ibv(unsafe { ffi::ibv_destroy_srq(self.raw.as_ptr()) }).is_err() {
+        if errno::of_call(|| unsafe { ffi::ibv_destroy_srq(self.raw.as_ptr()) }).is_err() {
             self.table.leak();
         }
     }

@@ -149,7 +149,7 @@ impl<W: Request> Staging<W> {
 
 /// Interprets the answer of a provider to one request; as [`Staging::posted`].
 pub(super) fn answer<W>(returned: c_int, bad: *const W) -> Result<(), Errno> {
-    errno::of_ibv(returned)?;
+    errno::of_posted(returned)?;
     if bad.is_null() { Ok(()) } else { Err(partial()) }
 }
 

@@ -233,7 +233,7 @@ impl Batch {
         let qp = self.0.as_ptr();
         mem::forget(self);
         // SAFETY: the QP is alive (`start`), and the function is set. It always unlocks the queue.
-        errno::of_ibv(unsafe { wr!(qp, wr_complete) })
+        errno::of_posted(unsafe { wr!(qp, wr_complete) })
     }
 }
 

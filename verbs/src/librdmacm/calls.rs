@@ -17,26 +17,26 @@ use crate::{descriptors, errno, macros};
 pub(crate) fn bind(id: &Id, addr: &SocketAddr) -> Outcome {
     let mut addr = CAddr::new(*addr);
     // SAFETY: the id is alive, its channel open, and the address is read during the call.
-    of_look_up(errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) }))
+    of_look_up(errno::of_call(|| unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) }))
 }
 
 pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
     let (mut src, mut dst) = (src.map(CAddr::new), CAddr::new(*dst));
     let src = src.as_mut().map_or(ptr::null_mut(), CAddr::as_mut_ptr);
     // SAFETY: the id is alive, its channel open, and the addresses are read during the call; the source may be null.
-    errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
+    errno::of_call(|| unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
 }
 
 /// librdmacm does not wait for ibacm here (acm.rs).
 pub(crate) fn resolve_route(id: &Id, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
     // SAFETY: the id is alive, its channel open, and it has a device, which librdmacm follows here.
-    errno::of_rdma(unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
+    errno::of_call(|| unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
 }
 
 pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
     // SAFETY: the id is alive and its channel open.
-    of_look_up(errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) }))
+    of_look_up(errno::of_call(|| unsafe { ffi::rdma_listen(id.as_ptr(), backlog) }))
 }
 
 /// The outcome of a call that opens the device of the id. librdmacm returns `ENODEV` for each reason why it cannot
@@ -53,21 +53,21 @@ pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcom
     let mut param = conn_param(param, private_data)?;
     // SAFETY: the id is alive and its channel open. It has a device, which librdmacm follows here, and holds its QP, if
     // any. The parameters and the private data that they point at are read during the call.
-    errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
+    errno::of_call(|| unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
 }
 
 pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
     // SAFETY: as in `connect`.
-    errno::of_rdma(unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
+    errno::of_call(|| unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
 }
 
 pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outcome {
     let len = u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?;
     let data = private_data.as_ptr().cast();
     // SAFETY: the id is alive, its channel open, and `len` bytes are read during the call.
-    errno::of_rdma(unsafe {
+    errno::of_call(|| unsafe {
         match reason {
             RejectReason::Consumer => ffi::rdma_reject(id.as_ptr(), data, len),
             RejectReason::Ece => ffi::rdma_reject_ece(id.as_ptr(), data, len),
@@ -77,17 +77,17 @@ pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outc
 
 pub(crate) fn establish(id: &Id) -> Outcome {
     // SAFETY: the id is alive and its channel open.
-    errno::of_rdma(unsafe { ffi::rdma_establish(id.as_ptr()) })
+    errno::of_call(|| unsafe { ffi::rdma_establish(id.as_ptr()) })
 }
 
 pub(crate) fn disconnect(id: &Id) -> Outcome {
     // SAFETY: the id is alive, its channel open, and it holds its QP, if any. An id without a device is refused.
-    errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
+    errno::of_call(|| unsafe { ffi::rdma_disconnect(id.as_ptr()) })
 }
 
 pub(crate) fn notify(id: &Id) -> Outcome {
     // SAFETY: the id is alive and its channel open. The event is only a number here.
-    errno::of_rdma(unsafe { ffi::rdma_notify(id.as_ptr(), ibv_event_type::IBV_EVENT_COMM_EST) })
+    errno::of_call(|| unsafe { ffi::rdma_notify(id.as_ptr(), ibv_event_type::IBV_EVENT_COMM_EST) })
 }
 
 pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
@@ -103,20 +103,19 @@ pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
 fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
     let place = (&raw mut value).cast();
     // SAFETY: the id is alive, its channel open, and the value is read during the call.
-    let returned = unsafe { ffi::rdma_set_option(id.as_ptr(), macros::RDMA_OPTION_ID, name, place, size_of::<T>()) };
-    errno::of_rdma(returned)
+    errno::of_call(|| unsafe { ffi::rdma_set_option(id.as_ptr(), macros::RDMA_OPTION_ID, name, place, size_of::<T>()) })
 }
 
 pub(crate) fn set_ece(id: &Id, ece: Ece) -> Outcome {
     let mut ece = ibv_ece { vendor_id: ece.vendor_id, options: ece.options, comp_mask: 0 };
     // SAFETY: the id is alive, and the options are read during the call.
-    errno::of_rdma(unsafe { ffi::rdma_set_local_ece(id.as_ptr(), &raw mut ece) })
+    errno::of_call(|| unsafe { ffi::rdma_set_local_ece(id.as_ptr(), &raw mut ece) })
 }
 
 pub(crate) fn remote_ece(id: &Id) -> Result<Ece, Errno> {
     let mut ece = ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 };
     // SAFETY: the id is alive, and the result has a place.
-    errno::of_rdma(unsafe { ffi::rdma_get_remote_ece(id.as_ptr(), &raw mut ece) })?;
+    errno::of_call(|| unsafe { ffi::rdma_get_remote_ece(id.as_ptr(), &raw mut ece) })?;
     Ok(Ece { vendor_id: ece.vendor_id, options: ece.options })
 }
 

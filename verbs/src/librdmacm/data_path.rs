@@ -30,7 +30,7 @@ impl Rdmacm {
         // SAFETY: the id is alive and has a device, and the results have places; zeros are a value of the attributes.
         let attr = unsafe {
             (*attr.as_mut_ptr()).qp_state = state.0;
-            errno::of_rdma(ffi::rdma_init_qp_attr(id.as_ptr(), attr.as_mut_ptr(), &raw mut mask))?;
+            errno::of_call(|| ffi::rdma_init_qp_attr(id.as_ptr(), attr.as_mut_ptr(), &raw mut mask))?;
             attr.assume_init()
         };
         Ok(raw::QpAttr::new(attr, mask))

@@ -108,7 +108,7 @@ impl Rdmacm {
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         // SAFETY: the id is alive, and both of its channels, the present and the next, are open. The call does not
         // wait, because every event of the id was acked when it was read.
-        errno::of_rdma(unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })?;
+        errno::of_call(|| unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })?;
         target.ids += 1;
         let from = core::mem::replace(&mut id.channel, to);
         self.leave(from);

@@ -35,8 +35,7 @@ pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
     // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's id;
     // `Id` holds the QP for as long as that field is set. It also follows its record of the event's group; the kernel
     // has no event of a group with a freed record (see `Id::leave`).
-    let returned = unsafe { ffi::rdma_get_cm_event(channel.as_ptr(), &raw mut event) };
-    match errno::of_rdma(returned) {
+    match errno::of_call(|| unsafe { ffi::rdma_get_cm_event(channel.as_ptr(), &raw mut event) }) {
         Ok(()) => Ok(Read::Event(Unacked(NonNull::new(event).ok_or(Errno::EIO)?))),
         Err(Errno(ffi::EAGAIN)) => Ok(Read::Empty),
         Err(Errno(ffi::EINTR)) => Ok(Read::Interrupted),

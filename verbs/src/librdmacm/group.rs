@@ -33,7 +33,7 @@ impl Id {
         let mut attr = rdma_cm_join_mc_attr_ex { comp_mask: given, join_flags: flags.0, addr: c_addr.as_mut_ptr() };
         // SAFETY: the id is alive and its channel open; attributes and address are read during the call. The context
         // is only kept, never followed.
-        errno::of_rdma(unsafe {
+        errno::of_call(|| unsafe {
             ffi::rdma_join_multicast_ex(self.as_ptr(), &raw mut attr, as_context(key.to_bits()))
         })?;
         self.groups.push(Membership { key, addr, send_only, attached: None });
@@ -82,7 +82,7 @@ impl Id {
         let mut addr = CAddr::new(addr);
         // SAFETY: the id is alive, its channel open, and it holds its QP, if any. The address is read during the call.
         // The call does not wait for acks, because every event of the group was acked when it was read.
-        errno::of_rdma(unsafe { ffi::rdma_leave_multicast(self.as_ptr(), addr.as_mut_ptr()) })
+        errno::of_call(|| unsafe { ffi::rdma_leave_multicast(self.as_ptr(), addr.as_mut_ptr()) })
     }
 
     /// Records that MULTICAST_JOIN was read: librdmacm has then attached the QP.
@@ -107,8 +107,8 @@ impl Id {
     fn is_closed(&self) -> bool {
         // The kernel looks up the id before it checks the level and the option, neither of which exists. SAFETY: the id
         // is alive, its channel open, and the option has no bytes.
-        let returned = unsafe { ffi::rdma_set_option(self.as_ptr(), NO_LEVEL, 0, ptr::null_mut(), 0) };
-        errno::of_rdma(returned) == Err(Errno::ENXIO)
+        let asked = errno::of_call(|| unsafe { ffi::rdma_set_option(self.as_ptr(), NO_LEVEL, 0, ptr::null_mut(), 0) });
+        asked == Err(Errno::ENXIO)
     }
 }
 

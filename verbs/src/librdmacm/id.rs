@@ -46,8 +46,7 @@ impl Id {
     pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
         let (mut raw, context) = (ptr::null_mut(), as_context(key.to_bits()));
         // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
-        let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) };
-        errno::of_rdma(returned)?;
+        errno::of_call(|| unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) })?;
         Ok(Id {
             raw: NonNull::new(raw).ok_or(Errno::EIO)?,
             process: channel.process(),
@@ -163,7 +162,7 @@ impl Id {
         let _ = self.detach_qp();
         // SAFETY: the id is alive and its channel open. After a success no code uses it again: `ended` records that,
         // and its owner drops it. The call does not wait, because every event of the id was acked when it was read.
-        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
+        errno::of_call(|| unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
         self.ended = true;
         Ok(())
     }
