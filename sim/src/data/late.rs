@@ -1,11 +1,12 @@
-//! Writes of peers that a device copies later than it checks their keys ([`Config::copies_late`](crate::Config)).
+//! Writes and atomic operations of peers that a device copies later than it checks their keys
+//! ([`Config::copies_late`](crate::Config)).
 
-use crate::data::packet::{Operation, Packet, Transfer};
+use crate::data::packet::{Packet, Transfer};
 use crate::fabric::world::World;
-use crate::index::{MrHandle, QpNo};
+use crate::index::{MrHandle, PdNo, QpNo};
 use crate::kernel::due::Due;
 
-/// A write whose key is checked.
+/// An operation whose key is checked.
 #[derive(Debug)]
 pub(crate) struct Copying {
     packet: Packet,
@@ -14,7 +15,7 @@ pub(crate) struct Copying {
 }
 
 impl World {
-    /// Begins to copy a write. The packets behind it wait.
+    /// Begins to copy an operation. The packets behind it wait.
     pub(super) fn copy_later(&mut self, qp: QpNo, mr: MrHandle, packet: Packet) {
         let copied = Transfer::Copied { qp, sequence: packet.sequence };
         self.timers.arm(self.now.after(self.config.latency.saturating_mul(4)), Due::Data(copied));
@@ -23,16 +24,14 @@ impl World {
         }
     }
 
-    /// Copies the write that a QP has begun with, and returns it.
-    pub(super) fn copied(&mut self, qp: QpNo) -> Option<Packet> {
+    /// Copies the operation that a QP has begun with, and returns it with its answer.
+    pub(super) fn copied(&mut self, qp: QpNo) -> Option<(Packet, Vec<u8>)> {
         let Copying { packet, .. } = self.queues.pairs.get_mut(&qp)?.copying.take()?;
-        if let Operation::Write(range, bytes, _) = &packet.operation {
-            self.copy(range.addr, bytes);
-        }
-        Some(packet)
+        let answer = self.execute(&packet.operation);
+        Some((packet, answer))
     }
 
-    /// The copy of this write is due, unless it is done.
+    /// The copy of this operation is due, unless it is done.
     pub(super) fn copy_due(&mut self, qp: QpNo, sequence: u64) {
         let copying = self.queues.pairs.get(&qp).and_then(|pair| pair.copying.as_ref());
         if copying.is_some_and(|copying| copying.packet.sequence == sequence) {
@@ -40,21 +39,31 @@ impl World {
         }
     }
 
-    /// Copies the write that a QP has begun with, answers it, and goes on.
+    /// Copies the operation that a QP has begun with, answers it, and goes on.
     fn end_copy(&mut self, qp: QpNo) {
-        let Some(Packet { from, sequence, operation, .. }) = self.copied(qp) else { return };
-        if let Operation::Write(_, bytes, extra) = operation {
-            self.written(qp, &bytes, extra);
-        }
-        self.answer(qp, from, sequence, Ok(Vec::new()));
+        let Some((Packet { from, sequence, operation, .. }, answer)) = self.copied(qp) else { return };
+        self.written(qp, &operation);
+        self.answer(qp, from, sequence, Ok(answer));
         self.run_inbound(qp);
     }
 
-    /// Copies what is copied to a region: a deregistration waits for that (`rxe_cleanup`).
+    /// Copies what is copied to a region: a deregistration waits for that (`rxe_cleanup`), on soft-iWARP it does not.
     pub(super) fn end_copies_to(&mut self, mr: MrHandle) {
         let of_mr = |copying: &Copying| copying.mr == mr;
         for qp in self.queues.pairs.keys_of(|_, pair| pair.copying.as_ref().is_some_and(of_mr)) {
-            self.end_copy(qp);
+            if !self.is_iwarp(qp.host) {
+                self.end_copy(qp);
+            }
+        }
+    }
+
+    /// Sets the rights of peers on the QPs of a domain, as `cmid-verbs` does after a deregistration on soft-iWARP: the change
+    /// waits for what is copied (`siw_verbs_modify_qp`).
+    pub(super) fn end_writes(&mut self, pd: PdNo) {
+        for qp in self.queues.pairs.keys_of(|_, pair| pair.pd == pd && pair.copying.is_some()) {
+            if self.is_iwarp(qp.host) {
+                self.end_copy(qp);
+            }
         }
     }
 }

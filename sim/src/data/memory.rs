@@ -375,6 +375,11 @@ impl Memory {
         self.space.bytes_mut(keyed_range.stretch())
     }
 
+    /// The domain of an MR.
+    pub(super) fn pd_of(&self, mr: MrHandle) -> Option<PdNo> {
+        self.mrs.get(&mr).map(|mr| mr.pd)
+    }
+
     /// The MR that a key of a peer gives access to.
     pub(super) fn named_by(&self, key: u32) -> Option<MrHandle> {
         match *self.keyed.get(&key)? {

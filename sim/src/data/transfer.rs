@@ -17,7 +17,7 @@ enum Handled {
     Answer(Result<Vec<u8>, WcStatus>),
     /// No receive is posted: the sender retries until one is.
     NotReady(Operation),
-    /// A write to this region is copied later.
+    /// A write or an atomic operation to this region is copied later.
     Later(MrHandle, Operation),
 }
 
@@ -88,10 +88,8 @@ impl World {
                 None => Handled::NotReady(Operation::Send(bytes, extra)),
                 Some(receive) => self.receive_message(qp, pd, &receive, bytes, extra),
             },
-            Operation::Write(range, bytes, Some(extra)) if self.next_receive(qp).is_none() => {
-                Handled::NotReady(Operation::Write(range, bytes, Some(extra)))
-            }
-            Operation::Write(range, bytes, extra) => {
+            write @ Operation::Write(_, _, Some(_)) if self.next_receive(qp).is_none() => Handled::NotReady(write),
+            write @ Operation::Write(range, _, extra) => {
                 if self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE).is_none() {
                     // As rxe: the receive is taken before the key is checked, and ends with the error.
                     if let Some(extra) = extra {
@@ -99,22 +97,47 @@ impl World {
                     }
                     return refused;
                 }
-                if let Some(mr) = self.memory.named_by(range.key).filter(|_| self.config.copies_late) {
-                    return Handled::Later(mr, Operation::Write(range, bytes, extra));
-                }
-                self.copy(range.addr, &bytes);
-                self.written(qp, &bytes, extra);
-                Handled::Answer(Ok(Vec::new()))
+                self.permitted(qp, range, write)
             }
             Operation::Read(range) => match self.memory.for_remote(qp, pd, range, Access::REMOTE_READ) {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
-            Operation::CompareSwap(range, compare, swap) => {
-                self.atomic(qp, pd, range, |old| if old == compare { swap } else { old })
+            atomic @ (Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _)) => {
+                let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
+                if memory.is_some_and(|memory| memory.len() == 8) { self.permitted(qp, range, atomic) } else { refused }
             }
-            Operation::FetchAdd(range, add) => self.atomic(qp, pd, range, |old| old.wrapping_add(add)),
         }
+    }
+
+    /// Carries out a write or an atomic operation whose key is checked, or begins to.
+    fn permitted(&mut self, qp: QpNo, range: KeyedRange, operation: Operation) -> Handled {
+        match self.memory.named_by(range.key).filter(|_| self.config.copies_late) {
+            Some(mr) => Handled::Later(mr, operation),
+            None => {
+                let answer = self.execute(&operation);
+                self.written(qp, &operation);
+                Handled::Answer(Ok(answer))
+            }
+        }
+    }
+
+    /// Copies the bytes of a write, or exchanges those of an atomic operation, in the byte order of this machine, as in rxe.
+    /// Returns the answer.
+    pub(super) fn execute(&mut self, operation: &Operation) -> Vec<u8> {
+        let (range, change): (_, &dyn Fn(u64) -> u64) = match operation {
+            Operation::Write(range, bytes, _) => {
+                self.copy(range.addr, bytes);
+                return Vec::new();
+            }
+            Operation::CompareSwap(range, compare, swap) => (range, &|old| if old == *compare { *swap } else { old }),
+            Operation::FetchAdd(range, add) => (range, &|old| old.wrapping_add(*add)),
+            Operation::Send(..) | Operation::Read(_) => return Vec::new(),
+        };
+        let old = self.memory.space.bytes(range.stretch()).and_then(|bytes| bytes.try_into().ok());
+        let old = u64::from_ne_bytes(old.unwrap_or_default());
+        self.copy(range.addr, &change(old).to_ne_bytes());
+        old.to_ne_bytes().to_vec()
     }
 
     /// Executes a send, which consumes a receive.
@@ -146,11 +169,11 @@ impl World {
         Handled::Answer(answer)
     }
 
-    /// A write has been copied.
-    pub(super) fn written(&mut self, qp: QpNo, bytes: &[u8], extra: Option<Extra>) {
-        if let Some(extra) = extra {
+    /// A write or an atomic operation has been copied.
+    pub(super) fn written(&mut self, qp: QpNo, operation: &Operation) {
+        if let Operation::Write(_, bytes, Some(extra)) = operation {
             let put = Put { byte_len: count(bytes.len()), scatter: Vec::new() };
-            self.receive_immediate(qp, Ok(put), extra);
+            self.receive_immediate(qp, Ok(put), *extra);
         }
     }
 
@@ -159,17 +182,6 @@ impl World {
         if let Some(receive) = self.take_receive(qp) {
             self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV_RDMA_WITH_IMM, extra));
         }
-    }
-
-    /// Executes an atomic operation on 8 aligned bytes, in the byte order of this machine, as in rxe.
-    fn atomic(&mut self, qp: QpNo, pd: PdNo, range: KeyedRange, change: impl FnOnce(u64) -> u64) -> Handled {
-        let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
-        let Some(memory) = memory.and_then(|memory| <&mut [u8; 8]>::try_from(memory).ok()) else {
-            return Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
-        };
-        let old = u64::from_ne_bytes(*memory);
-        *memory = change(old).to_ne_bytes();
-        Handled::Answer(Ok(old.to_ne_bytes().to_vec()))
     }
 
     pub(crate) fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
@@ -259,7 +271,7 @@ impl World {
         self.queues.recall(qp, peer);
         self.flush_sends(qp);
         self.flush_receives(qp);
-        for packet in copied.into_iter().chain(inbound) {
+        for packet in copied.map(|(packet, _)| packet).into_iter().chain(inbound) {
             self.lose(packet);
         }
     }
@@ -294,7 +306,7 @@ impl World {
         }
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
-        for packet in copied.into_iter().chain(pair.inbound) {
+        for packet in copied.map(|(packet, _)| packet).into_iter().chain(pair.inbound) {
             self.lose(packet);
         }
     }

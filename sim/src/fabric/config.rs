@@ -144,9 +144,10 @@ pub struct Config {
     /// Whether the key of a region or window that is gone is that of the next one, as from mlx5's cache of keys
     /// (`mlx5_mr_cache_alloc`). Otherwise each has a key of its own.
     pub reuses_keys: bool,
-    /// Whether a device checks the key of a peer's write, and copies the write later, after the completion of an invalidation
-    /// that begins meanwhile (four times [`Config::latency`]), as soft-RoCE may on several CPUs (`check_rkey`, `write_data_in`). A deregistration waits for the copy, and the end of the QP. An
-    /// invalidation, the deallocation of a window and a re-registration in place do not. Otherwise it is copied at once.
+    /// Whether a device checks the key of a peer's write or atomic operation, and copies it later, after the completion of an
+    /// invalidation that begins meanwhile (four times [`Config::latency`]), as soft-RoCE may on several CPUs (`check_rkey`, `write_data_in`). A deregistration waits for the copy, and the end of the QP. An
+    /// invalidation, the deallocation of a window and a re-registration in place do not. On iWARP a deregistration does not either:
+    /// a change of the attributes of the QP does (`siw_rx_umem`). Otherwise it is copied at once.
     pub copies_late: bool,
     /// Selects the time waits, and on iWARP the waits for an answer, that are due in the same tick of the kernel's timer
     /// wheel as the previous one. Bit n applies to the time wait that begins when

@@ -13,8 +13,12 @@ const RESET: i32 = -104;
 
 /// One host with two addresses on an iWARP device.
 pub(crate) fn env() -> Env {
+    env_with(Config::default())
+}
+
+pub(crate) fn env_with(config: Config) -> Env {
     let mut env = Env::new();
-    env.fabric = Fabric::new(Config::default());
+    env.fabric = Fabric::new(config);
     env.host = env.fabric.host_with(&[ip("10.0.0.1"), ip("10.0.0.2")], Transport::Iwarp);
     (env.server, env.client) = (Side::new(&env.host), Side::new(&env.host));
     (env.cs, env.cc) = (env.server.channel(), env.client.channel());

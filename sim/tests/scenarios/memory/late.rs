@@ -1,10 +1,11 @@
-//! Writes that the device copies later than it checks their keys: only a deregistration waits.
+//! What the device copies later than it checks the key: only a deregistration waits, and on iWARP a change of the QP.
 
 use cmid_proto::datapath::{CompletionQueue, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Change, Completion, Remote, Returned, Way, WcStatus};
 
 use super::*;
 use crate::common::{Pair, SECOND};
+use crate::iwarp;
 
 const OLD: [u8; 8] = [1; 8];
 const NEW: [u8; 8] = [2; 8];
@@ -73,6 +74,52 @@ fn a_deregistration_waits_for_the_packet() {
     assert_eq!(mr.slice_mut().map(|mut slice| slice.copy_within(4.., 0)), Ok(()));
     assert_eq!(mr.slice().map(|slice| slice.to_vec()), Ok(NEW.to_vec()));
     later(&env, &mut pair);
+}
+
+/// The peer gets what was there when it was exchanged.
+#[test]
+fn a_deregistration_waits_for_the_atomic_operation() {
+    let config = Config { copies_late: true, ..Config::default() };
+    let latency = config.latency;
+    let mut env = Env::with(config);
+    let mut pair = env.established_with_qps();
+    let here = pair.client_qp.pd.register(NEW, Access::LOCAL_WRITE).unwrap();
+    let there = pair.server_qp.pd.register(OLD, RW | Access::REMOTE_ATOMIC).unwrap();
+    let to = Remote { addr: there.addr(), rkey: there.rkey() };
+    let swap = SendWr::compare_swap(1, here.sge(0..8), to, u64::from_ne_bytes(OLD), u64::from_ne_bytes(NEW));
+    pair.client_qp.qp.post_send(swap).unwrap();
+    env.fabric.advance_by(latency);
+    assert_eq!(bytes(&there), OLD);
+    assert_eq!(there.deregister().unwrap().buffer, NEW);
+    later(&env, &mut pair);
+    assert_eq!(bytes(&here), OLD);
+}
+
+/// siw takes the memory out of its table and waits for no copy.
+#[test]
+fn on_iwarp_a_change_of_the_qps_waits_after_each_deregistration() {
+    for how in ["deregistered", "registered anew", "dropped"] {
+        let config = Config { copies_late: true, ..Config::default() };
+        let latency = config.latency;
+        let mut env = iwarp::env_with(config);
+        let (_ids, [mut c, s]) = iwarp::established(&mut env);
+        let here = c.pd.register(NEW, Access::empty()).unwrap();
+        let mut there = s.pd.register(OLD, RW).unwrap();
+        let to = Remote { addr: there.addr(), rkey: there.rkey() };
+        c.qp.post_send(SendWr::write(1, here.sge(0..8), to)).unwrap();
+        env.fabric.advance_by(latency);
+        assert_eq!(bytes(&there), OLD);
+        match how {
+            "deregistered" => assert_eq!(there.deregister().unwrap().buffer, NEW),
+            "registered anew" => {
+                assert_eq!(there.reregister(owned(), ANEW).result, Ok(Way::Anew));
+                assert_eq!(there.slice().map(|slice| slice.to_vec()), Ok(NEW.to_vec()));
+            }
+            _ => drop(there),
+        }
+        env.fabric.advance_by(SECOND);
+        assert_eq!(env.fabric.counters().copied_to_freed, 0, "{how}");
+    }
 }
 
 #[test]
