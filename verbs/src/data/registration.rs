@@ -56,6 +56,8 @@ pub(crate) struct Registration {
     handle: Option<Handle>,
     /// The PD of the valid registration, or of the last valid one.
     pd: Arc<PdInner>,
+    /// Whether a peer of soft-iWARP may still be writing by a registration that has ended. The next one that ends waits for it.
+    is_late: bool,
 }
 
 impl Registration {
@@ -75,7 +77,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access)
             .map_err(|refused| ErrorWith::new(refused.given.release(), refused.error))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, is_late: false });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => {
@@ -166,13 +168,14 @@ impl Registration {
     /// Makes the calls of the region, and stores which handle is valid after them. Leaks memory that it would return and that
     /// a peer may still be writing to.
     fn run(&mut self) -> Result<Option<Ended<Pinned>>, MemoryFault> {
-        let (mut made, mut quiet) = (None, Ok(()));
+        let (mut made, mut is_lost) = (None, false);
         let ended = self.region.run(|call| {
             let outcome = make(call);
             if let MemoryOutcome::Registered(Ok((handle, _))) = &outcome {
                 made = Some(*handle);
             } else if let (MemoryOutcome::Deregistered(Ok(())), Some(qps)) = (&outcome, self.pd.late_writers()) {
-                quiet = quiet.and(qps.end_writes());
+                is_lost = qps.end_writes().is_err();
+                self.is_late = is_lost;
             }
             outcome
         })?;
@@ -183,7 +186,7 @@ impl Registration {
             self.pd = Arc::clone(pd.inner());
         }
         // Without a release the memory is leaked.
-        Ok(if quiet.is_ok() { ended } else { None })
+        Ok(if is_lost { None } else { ended })
     }
 
     /// Refuses a request for an MR that was registered before a fork.
@@ -220,7 +223,7 @@ impl Registration {
 
     /// Whether peers may be able to write to it although its access does not include that right.
     pub(crate) fn is_exposed(&self) -> bool {
-        self.region.is_exposed()
+        self.region.is_exposed() || self.is_late
     }
 
     /// Whether work that is in flight for ever names it.

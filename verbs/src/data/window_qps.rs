@@ -114,10 +114,9 @@ mod tests {
         }
         // A number of a queue means another one at each CQ.
         let cqs = [&0_u8, &1, &2];
-        let own_at = |cq| own.at(cq, [cqs[0], cqs[1]]);
-        let kept =
-            cqs.map(|cq| [of(17, 3, WcOpcode::LOCAL_INV), of(17, 4, WcOpcode::RECV)].map(|one| own_at(cq).has(&one)));
-        assert_eq!(kept, [[true, false], [false, true], [false; 2]]);
+        let left = [of(17, 3, WcOpcode::LOCAL_INV), of(17, 4, WcOpcode::RECV)];
+        let has = |cq| left.map(|completion| own.at(cq, [cqs[0], cqs[1]]).has(&completion));
+        assert_eq!(cqs.map(has), [[true, false], [false, true], [false; 2]]);
         assert_eq!(own.at(cqs[0], [cqs[0]; 2]).receives, own.receives);
         let unsure = QpTokens { receives: None, ..own };
         assert!(!unsure.has(&of(17, 4, WcOpcode::RECV)) && unsure.has(&of(17, 3, WcOpcode::LOCAL_INV)));

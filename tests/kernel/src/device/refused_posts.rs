@@ -17,7 +17,7 @@ use crate::env::{CAPS, End, Pair, Side, answered, param};
 const BOTH: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
 /// Whether the device is soft-iWARP.
-fn is_iwarp(side: &mut Side, end: &End) -> bool {
+pub(crate) fn is_iwarp(side: &mut Side, end: &End) -> bool {
     use cmid_proto::Device as _;
     side.device.transport(end.id) == Some(Transport::Iwarp)
 }

@@ -1,18 +1,21 @@
 //! Section 10.2 and 10.3: registrations and PDs.
 
-use std::sync::atomic::Ordering;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, PdState, RegisterCause};
+use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MemoryRefused, PdState, Policy, RegisterCause, Way};
 use cmid_proto::{Errno, ErrorWith};
-use cmid_verbs::{Access, Buffer, Mr, Pd, Remote};
+use cmid_verbs::{Access, Buffer, Change, Mr, Pd, Remote};
+use rdma_sys::{ibv_qp, ibv_qp_attr};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::env::{CLIENT, Pair, SERVER, Side};
 use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
+use crate::refused_posts::is_iwarp;
 
 fn side_with_pd() -> (Side, Pd) {
     let mut side = Side::new();
@@ -206,5 +209,48 @@ pub(crate) fn under_a_write() {
             thread::sleep(Duration::from_millis(2));
             assert_eq!(arrived(), first, "bytes of the peer that the owner has at once and later, in round {round}");
         });
+    }
+}
+
+/// A peer of soft-iWARP may still be writing where the change fails that waits for it: the memory is lost, or it is no slice
+/// until another registration of it has ended.
+pub(crate) fn while_peers_write() {
+    let mut pair = Pair::connected();
+    if !is_iwarp(&mut pair.server, &pair.s) {
+        return;
+    }
+    let register = || pair.s.pd.register(vec![0; PAGE], Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("register");
+    let (gone, mut kept) = (register(), register());
+    let own = |mr: &mut Mr| {
+        let change = Change::default().to_access(Access::LOCAL_WRITE);
+        mr.reregister(change, Policy { fallback: Fallback::Anew, ..Policy::default() })
+    };
+    CHANGES_FAIL.store(true, Ordering::SeqCst);
+    assert!(gone.deregister().is_err(), "its memory is lost");
+    assert!(own(&mut kept).result.is_err());
+    CHANGES_FAIL.store(false, Ordering::SeqCst);
+    assert_eq!([kept.slice().map(drop), kept.slice_mut().map(drop)], [Err(Errno::EACCES); 2]);
+    assert_eq!((own(&mut kept).result, kept.slice().map(drop)), (Ok(Way::Anew), Ok(())));
+}
+
+/// Whether no change of a QP succeeds.
+static CHANGES_FAIL: AtomicBool = AtomicBool::new(false);
+
+type ModifyQp = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+
+/// Takes precedence over the library's function, as in removal.rs.
+///
+/// # Safety
+/// As for the library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    if CHANGES_FAIL.load(Ordering::SeqCst) {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the name is null-terminated; libibverbs' function of this name has this type, and the caller keeps its rules.
+    unsafe {
+        let real = libc::dlsym(libc::RTLD_NEXT, c"ibv_modify_qp".as_ptr());
+        assert!(!real.is_null());
+        std::mem::transmute::<*mut libc::c_void, ModifyQp>(real)(qp, attr, mask)
     }
 }
