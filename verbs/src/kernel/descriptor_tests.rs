@@ -1,6 +1,7 @@
 //! An id has the descriptor of its channel, on whatever channel it is, and ends by a command on it.
 
 use std::cell::Cell;
+use std::os::fd::AsRawFd as _;
 use std::rc::Rc;
 
 use cmid_proto::{Call, CmEvent, Device as _, Errno, Pollable as _, PortSpace};
@@ -108,5 +109,29 @@ fn a_dropped_device_destroys_its_ids_by_command() {
         assert_eq!(destroyed.get(), 2, "the listener and the id of the request");
         drop(released);
         assert_eq!(destroyed.get(), 3);
+    });
+}
+
+/// The command goes to the file of its channel, and not to one that has the number of a closed descriptor.
+#[test]
+fn a_handle_that_is_not_adopted_ends_on_its_own_channel() {
+    let (own, ended) = (Rc::new(Cell::new(-1)), Rc::new(Cell::new(None)));
+    let (fd, is_open, mut answer) = (Rc::clone(&own), Rc::clone(&ended), kernel(Rc::new(Cell::new(Mode::Normal))));
+    let script = move |command: &[u8], into: &mut [u8]| {
+        if number_of(command) == Ok(DESTROY_ID) {
+            is_open.set(Some(std::fs::exists(format!("/proc/self/fd/{}", fd.get())).unwrap_or(false)));
+        }
+        answer(command, into)
+    };
+    with_kernel(script, || {
+        let mut device = KernelCm::open(1).unwrap();
+        device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
+        device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
+        let mut sibling = device.sibling();
+        sibling.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
+        own.set(device.fd(channel(0)).map_or(-1, |fd| fd.as_raw_fd()));
+        let handle = device.release(id(0), channel(0)).unwrap();
+        assert_eq!(sibling.adopt(id(1), channel(0), handle), Err(Errno::EINVAL), "the key is in use");
+        assert_eq!(ended.get(), Some(true));
     });
 }

@@ -336,18 +336,18 @@ impl Device for KernelCm {
     }
 
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: KernelHandle) -> Result<(), Errno> {
-        let KernelHandle { id: mut record, channel: owner } = handle;
+        // Until both have room, the handle is whole: its id ends before its channel.
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
+        let uid = handle.id.uid.filter(|uid| *uid != id);
+        if uid.is_some() {
+            self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        }
+        let KernelHandle { id: mut record, channel: owner } = handle;
         record.channel = channel;
         // The key is of the other device.
         record.came_from = None;
-        if let Some(uid) = record.uid {
-            if uid != id {
-                self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                self.adopted.insert((uid, channel), id);
-            }
-        }
+        self.adopted.extend(uid.map(|uid| ((uid, channel), id)));
         self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }
