@@ -5,13 +5,14 @@
 //!
 //! - It destroys no object of this crate, and keeps a pointer only as long as the object lives.
 //! - The application keeps the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that its own QP uses, and destroys the QP
-//!   before them. The work in flight of that QP does not pin an [`Mr`](crate::Mr): the application keeps the MR too.
+//!   before them. The work in flight of that QP does not pin an [`Mr`](crate::Mr): the application keeps the MR too, on
+//!   soft-iWARP also one that the peer of that QP writes to, for which a deregistration does not wait (hazard P71).
 //! - It polls and arms only its own CQs. If its own QP reports to a [`Cq`](crate::Cq), it posts only with a `wr_id` of
 //!   at least 2^63. The poll of the `Cq` drops such completions; this crate's own numbers are smaller. While they keep coming it
 //!   may return 0 before the queue is empty; what is left then has come after an arm of the `Cq` that precedes the call.
 //! - It does not post to an [`Srq`](crate::Srq), and its own QPs use none: this crate would not get the completions.
 //! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` of at least 2^63, and does not rely on the
-//!   completion.
+//!   completion. It does not move one to RESET: what is in its queues would then have no completion.
 //!
 //! To connect its own QP, the application moves the QP to INIT with [`Verbs::qp_attr`](crate::Verbs::qp_attr), connects
 //! the id with [`ConnParam::qp_num`](cmid_proto::ConnParam::qp_num), moves the QP to RTR and RTS after

@@ -131,7 +131,6 @@ fn a_completion_of_a_number_that_was_not_posted_ends_nothing() {
             let is_next = wr_ring.retire_next(token(ahead)).is_some();
             is_next || wr_ring.retire(token(ahead)) != Retired::Unexpected
         };
-        // One is stored, as by a batch that the provider does not get.
         cursor.batch().file(9, &[9], SEND).expect("room");
         assert_eq!((0..4).filter(|&ahead| is_believed(ahead)).count(), 0, "{number} {is_unordered}");
         let posted = [5, 6].map(|key| post(&mut cursor, u64::from(key), key));
