@@ -72,7 +72,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             let outcome = match &call {
                 Some(call) => {
                     self.record(Step::Call { call, private_data });
-                    self.polled.call(&mut self.device, call, private_data)
+                    self.call(call, private_data)
                 }
                 None => Ok(()),
             };

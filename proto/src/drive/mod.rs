@@ -10,6 +10,7 @@ mod step_text;
 mod turn;
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::time::Duration;
 
@@ -30,8 +31,6 @@ pub use observer::Observer;
 pub use poller::Poller;
 pub use step::{Step, StepRecord};
 pub use turn::Next;
-
-use poller::Polled;
 
 /// The number of faults that are kept for [`Drive::next_fault`]. The core's counter counts all faults.
 const FAULTS_KEPT: usize = 64;
@@ -79,8 +78,14 @@ const FAULTS_KEPT: usize = 64;
 pub struct Drive<D: Device, P: Poller<D> = (), O: Observer = ()> {
     core: Core,
     device: D,
-    polled: Polled<P>,
+    poller: P,
     observer: O,
+    /// Channels that are disarmed until they are read.
+    disarmed: Vec<ChannelKey>,
+    /// The id that was migrated last, and its new channel, which may have events without a wake-up. Cleared when the
+    /// channel is read. Also cleared when the id is accepted, because the id of a request has no events before its
+    /// accept.
+    moved: Option<(IdKey, ChannelKey)>,
     now: Cell<Time>,
     /// Whether the driver has waited since the time was set: see [`Drive::note_wait`].
     is_late: Cell<bool>,
@@ -132,8 +137,10 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let mut drive = Drive {
             core: Core::new(limits),
             device,
-            polled: Polled::new(poller),
+            poller,
             observer,
+            disarmed: Vec::new(),
+            moved: None,
             now: Cell::new(Time::ZERO),
             is_late: Cell::new(false),
             activity_seen: 0,
@@ -163,12 +170,12 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Returns the poller.
     #[must_use]
     pub fn poller(&self) -> &P {
-        &self.polled.poller
+        &self.poller
     }
 
     /// Returns the poller, so that a driver can register other descriptors.
     pub fn poller_mut(&mut self) -> &mut P {
-        &mut self.polled.poller
+        &mut self.poller
     }
 
     /// Returns the observer.
@@ -209,7 +216,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     #[inline]
     fn read_clock(&self) {
-        if let Some(now) = self.polled.poller.clock() {
+        if let Some(now) = self.poller.clock() {
             self.advance(now);
         }
     }

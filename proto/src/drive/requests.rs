@@ -343,7 +343,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 return Err(refused.into());
             }
         };
-        self.polled.remove(&self.device, channel);
+        self.unregister(channel);
         let handle = self.device.release(id, channel);
         let handle =
             handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno }));
@@ -379,7 +379,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 return Err(ErrorWith::new(given, refused));
             }
         };
-        let outcome = self.polled.adopt(&mut self.device, id, channel, handle);
+        let outcome = self.register(id, channel, handle);
         self.record(Step::Adopt { id, number, channel, outcome });
         if let Err(errno) = outcome {
             let error = self.data_failure("adopt", id, errno, None);

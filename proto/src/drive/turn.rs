@@ -27,6 +27,7 @@ pub enum Next {
 }
 
 /// What came of the read of a private channel.
+#[derive(PartialEq, Eq)]
 enum Read {
     Event,
     /// No event, or no room for one.
@@ -100,20 +101,15 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 break;
             }
             match self.core.next_private() {
+                None if served => {}
+                None => return false,
                 Some(channel) if unreadable == Some(channel) => break,
                 Some(channel) => {
                     unread = unread.saturating_sub(1);
-                    match self.read(channel) {
-                        Read::Event => left -= 1,
-                        Read::Failed => {
-                            left -= 1;
-                            unreadable = unreadable.or(Some(channel));
-                        }
-                        Read::Nothing => {}
-                    }
+                    let read = self.read(channel);
+                    left -= usize::from(read != Read::Nothing);
+                    unreadable = unreadable.or(Some(channel).filter(|_| read == Read::Failed));
                 }
-                None if served => {}
-                None => return false,
             }
         }
         true
@@ -139,19 +135,17 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 NextOf::Read => {}
             }
             let child = self.begin_read(on)?;
-            let Drive { core, device, polled, observer, now, .. } = self;
-            let raw = match polled.fetch(device, on, child) {
-                Ok(Some(raw)) => raw,
-                Ok(None) => return None,
+            let raw = match self.device.fetch(on, child) {
+                Ok(raw) => raw?,
                 Err(errno) => {
                     self.is_unreadable(on, errno);
                     return None;
                 }
             };
-            let admitted = core.admit(on, &raw, Some(on));
-            let (result, reads_on) = (admitted.result(&raw), !polled.poller.is_level_triggered());
+            let admitted = self.core.admit(on, &raw, Some(on));
+            let (result, reads_on) = (admitted.result(&raw), !self.poller.is_level_triggered());
             let step = Step::Event { channel: on, event: raw, to: Some(on), result, reads_on };
-            observer.step(&StepRecord { now: now.get(), core, step });
+            self.observer.step(&StepRecord { now: self.now.get(), core: &self.core, step });
             match admitted {
                 Admitted::Next(of, ack_token) if raw.is_bare() => {
                     let event = raw.bare(of, ack_token);
@@ -175,26 +169,27 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Reads a private channel once. Its event is not taken from it by the application.
     fn read(&mut self, channel: ChannelKey) -> Read {
         let Some(child) = self.begin_read(channel) else { return Read::Nothing };
-        let Drive { core, device, polled, observer, now, .. } = self;
-        let raw = match polled.fetch(device, channel, child) {
+        let raw = match self.device.fetch(channel, child) {
             Ok(Some(raw)) => raw,
             Ok(None) => return Read::Nothing,
             Err(errno) => return self.is_unreadable(channel, errno),
         };
-        let result = core.admit(channel, &raw, None).result(&raw);
-        let reads_on = !polled.poller.is_level_triggered();
+        let result = self.core.handle_event(channel, raw);
+        let reads_on = !self.poller.is_level_triggered();
         let step = Step::Event { channel, event: raw, to: None, result, reads_on };
-        observer.step(&StepRecord { now: now.get(), core, step });
+        self.observer.step(&StepRecord { now: self.now.get(), core: &self.core, step });
         self.end_read(channel, result.map(drop));
         self.follow();
         Read::Event
     }
 
+    /// Begins a read of a channel. Returns the key for a child if the core takes an event of it.
     fn begin_read(&mut self, channel: ChannelKey) -> Option<IdKey> {
         let child = self.core.begin_read(channel);
         self.record(Step::WantsEvent { channel, child });
-        if child.is_none() {
-            self.is_not_wanted(channel);
+        match child {
+            Some(_) => self.arm(channel),
+            None => self.is_not_wanted(channel),
         }
         child
     }
@@ -211,7 +206,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         if let Err(fault) = result {
             self.note(fault);
         }
-        if !self.polled.poller.is_level_triggered() {
+        if !self.poller.is_level_triggered() {
             self.core.handle_readable(channel);
         }
     }
@@ -220,7 +215,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     #[cold]
     pub(super) fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.channel_info(channel).is_some() {
-            self.polled.leave_unread(&self.device, channel);
+            self.leave_unread(channel);
             self.core.wait_for_room(channel);
             self.record(Step::WaitForRoom { channel });
         }
