@@ -109,15 +109,20 @@ impl Deadlines {
 }
 
 // Entries are an index of the ids' deadlines: cores in the same state are equal, whatever entries they have.
-impl PartialEq for Armed {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
+macro_rules! all_are_equal {
+    ($($index:ty),+) => {$(
+        impl PartialEq for $index {
+            fn eq(&self, _: &Self) -> bool {
+                true
+            }
+        }
+        impl Eq for $index {}
+        impl Hash for $index {
+            fn hash<H: Hasher>(&self, _: &mut H) {}
+        }
+    )+};
 }
-impl Eq for Armed {}
-impl Hash for Armed {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
+all_are_equal!(Armed, Deadlines);
 
 #[cfg(test)]
 mod tests {

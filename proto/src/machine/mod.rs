@@ -26,7 +26,6 @@ mod timeout;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::hash::{Hash, Hasher};
 
 use crate::arena::Arena;
 use crate::channel::Channel;
@@ -79,7 +78,7 @@ use info::Counters;
 /// assert_eq!(core.poll_timeout(), None); // the request has ended, and its deadline with it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Core {
     limits: Limits,
     ids: Arena<IdKey, Id>,
@@ -104,34 +103,6 @@ pub struct Core {
     deadlines: Deadlines,
     counters: Counters,
     activity: u64,
-}
-
-impl Core {
-    /// Returns the fields that equality and hash compare. Not compared: the order in which vacant slots after the next one
-    /// are used. The deadlines are compared as part of the ids.
-    #[rustfmt::skip]
-    #[allow(clippy::type_complexity, reason = "the fields")]
-    fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {
-        (
-            (&self.limits, &self.ids, &self.channels, &self.groups, &self.data, self.undelivered, self.deliverable),
-            (&self.due, &self.children, &self.readable, &self.private_readable, &self.parked),
-            (self.counters, self.activity),
-        )
-    }
-}
-
-impl PartialEq for Core {
-    fn eq(&self, other: &Self) -> bool {
-        self.fields() == other.fields()
-    }
-}
-
-impl Eq for Core {}
-
-impl Hash for Core {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.fields().hash(state);
-    }
 }
 
 // Model checkers, a differential fuzzer and a replayer drive this type directly.
