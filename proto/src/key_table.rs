@@ -3,39 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::errno::Errno;
-use crate::key::{ChannelKey, IdKey};
-
-/// A key that can be an index into a [`KeyTable`]: [`IdKey`] or [`ChannelKey`].
-pub trait TableKey: Copy + Eq + private::Sealed {
-    /// The slot in the core's table.
-    #[doc(hidden)]
-    fn table_slot(self) -> usize;
-    /// Whether `self` is a later key of the same slot and core than `other`.
-    #[doc(hidden)]
-    fn succeeds(self, other: Self) -> bool;
-}
-
-mod private {
-    pub trait Sealed {}
-}
-
-macro_rules! table_key {
-    ($($key:ty),+) => {$(
-        impl private::Sealed for $key {}
-
-        impl TableKey for $key {
-            fn table_slot(self) -> usize {
-                self.slot()
-            }
-
-            fn succeeds(self, other: Self) -> bool {
-                (self.core(), self.slot()) == (other.core(), other.slot()) && self.generation() > other.generation()
-            }
-        }
-    )+};
-}
-
-table_key!(IdKey, ChannelKey);
+use crate::key::Key;
 
 /// Entries by key, found in constant time. A key of another generation or of another core finds nothing.
 ///
@@ -57,7 +25,7 @@ impl<K, T> Default for KeyTable<K, T> {
     }
 }
 
-impl<K: TableKey, T> KeyTable<K, T> {
+impl<K: Key, T> KeyTable<K, T> {
     /// The maximum number of entries that are set aside.
     pub const ASIDE_MAX: usize = 64;
 
@@ -68,10 +36,10 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
     /// [`KeyTable::ASIDE_MAX`] entries are set aside already; `ENOMEM`.
     pub fn reserve(&mut self, key: K) -> Result<(), Errno> {
-        match self.slots.get(key.table_slot()) {
+        match self.slots.get(key.slot()) {
             Some(None) => Ok(()),
             Some(Some(_)) => self.set_aside(key),
-            None => self.grow(key.table_slot()),
+            None => self.grow(key.slot()),
         }
     }
 
@@ -83,7 +51,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
             return Err(Errno::EBUSY);
         }
         self.aside.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.aside.extend(self.slots[key.table_slot()].take());
+        self.aside.extend(self.slots[key.slot()].take());
         Ok(())
     }
 
@@ -99,7 +67,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// # Errors
     /// The value, if the slot is not prepared.
     pub fn insert(&mut self, key: K, value: T) -> Result<(), T> {
-        match self.slots.get_mut(key.table_slot()) {
+        match self.slots.get_mut(key.slot()) {
             Some(slot @ None) => {
                 *slot = Some((key, value));
                 Ok(())
@@ -111,21 +79,21 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Whether the slot of a key exists and is vacant, so that [`KeyTable::reserve`] has no effect.
     #[must_use]
     pub fn has_room(&self, key: K) -> bool {
-        matches!(self.slots.get(key.table_slot()), Some(None))
+        matches!(self.slots.get(key.slot()), Some(None))
     }
 
     /// Returns the key of the entry that [`KeyTable::reserve`] with this key would set aside.
     #[must_use]
     pub fn occupant(&self, key: K) -> Option<K> {
-        let (old, _) = self.slots.get(key.table_slot())?.as_ref()?;
-        key.succeeds(*old).then_some(*old)
+        let (old, _) = self.slots.get(key.slot())?.as_ref()?;
+        key.is_later(*old).then_some(*old)
     }
 
     /// Returns the key of the entry in the slot of this key, if it is of the same core.
     #[must_use]
     pub fn at_slot(&self, key: K) -> Option<K> {
-        let (found, _) = self.slots.get(key.table_slot())?.as_ref()?;
-        (*found == key || found.succeeds(key) || key.succeeds(*found)).then_some(*found)
+        let (found, _) = self.slots.get(key.slot())?.as_ref()?;
+        (*found == key || found.is_later(key) || key.is_later(*found)).then_some(*found)
     }
 
     /// Returns the entry of a key, set aside or not.
@@ -142,7 +110,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Returns the entry of a key, unless it is set aside.
     #[must_use]
     pub fn get_filed(&self, key: K) -> Option<&T> {
-        match self.slots.get(key.table_slot()) {
+        match self.slots.get(key.slot()) {
             Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => None,
         }
@@ -150,7 +118,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Returns the entry of a key, set aside or not.
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
-        match self.slots.get_mut(key.table_slot()) {
+        match self.slots.get_mut(key.slot()) {
             Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => Self::aside_mut(&mut self.aside, key),
         }
@@ -164,7 +132,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Removes and returns the entry of a key, set aside or not.
     pub fn remove(&mut self, key: K) -> Option<T> {
         let belongs = |slot: &&mut Option<(K, T)>| slot.as_ref().is_some_and(|(found, _)| *found == key);
-        if let Some(slot) = self.slots.get_mut(key.table_slot()).filter(belongs) {
+        if let Some(slot) = self.slots.get_mut(key.slot()).filter(belongs) {
             return slot.take().map(|(_, value)| value);
         }
         let at = self.aside.iter().position(|(found, _)| *found == key)?;
@@ -198,6 +166,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::IdKey;
 
     fn key(slot: u32, generation: u32) -> IdKey {
         IdKey::from_parts(0, slot, generation).unwrap()
