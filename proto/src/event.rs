@@ -317,13 +317,13 @@ impl Event {
     /// # Errors
     /// The errno of the failed request.
     pub const fn result_of(&self, request: RequestKind) -> Result<(), Errno> {
-        let foreign = match self.cm() {
-            Some(kind) => foreign_end(request, kind),
-            None => None,
-        };
-        match foreign {
-            Some(errno) => Err(errno),
-            None => self.result(),
+        let disconnects = matches!(request, RequestKind::Disconnect | RequestKind::Teardown);
+        if matches!(self.kind, EventKind::Cm(CmEvent::DeviceRemoval)) {
+            Err(Errno::ENODEV)
+        } else if matches!(self.kind, EventKind::Cm(CmEvent::Disconnected)) && !disconnects {
+            Err(Errno::ECONNRESET)
+        } else {
+            self.result()
         }
     }
 
@@ -385,35 +385,5 @@ impl AckToken {
     #[must_use]
     pub const fn group(&self) -> Option<GroupKey> {
         self.group
-    }
-}
-
-/// Returns the errno of an event with status 0 that ends a request of another kind as failed.
-const fn foreign_end(request_kind: RequestKind, event: CmEvent) -> Option<Errno> {
-    match event {
-        CmEvent::Disconnected if !matches!(request_kind, RequestKind::Disconnect | RequestKind::Teardown) => {
-            Some(Errno::ECONNRESET)
-        }
-        CmEvent::DeviceRemoval => Some(Errno::ENODEV),
-        CmEvent::Disconnected
-        | CmEvent::AddrResolved
-        | CmEvent::AddrError
-        | CmEvent::RouteResolved
-        | CmEvent::RouteError
-        | CmEvent::ConnectRequest
-        | CmEvent::ConnectResponse
-        | CmEvent::ConnectError
-        | CmEvent::Unreachable
-        | CmEvent::Rejected
-        | CmEvent::Established
-        | CmEvent::MulticastJoin
-        | CmEvent::MulticastError
-        | CmEvent::AddrChange
-        | CmEvent::TimewaitExit
-        | CmEvent::AddrinfoResolved
-        | CmEvent::AddrinfoError
-        | CmEvent::User
-        | CmEvent::Internal
-        | CmEvent::Unknown(_) => None,
     }
 }

@@ -7,7 +7,6 @@ use crate::errno::Errno;
 use crate::event::{Event, EventKind, RawEvent};
 use crate::key::{GroupKey, IdKey};
 use crate::reject_code::RejectCode;
-use crate::request_kind::RequestKind;
 
 /// The status of an event by its meaning (rdma_get_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,16 +85,6 @@ impl Event {
         Status::of(self.kind, self.status)
     }
 
-    /// Returns the reason of a REJECTED. `None` for other events, and on an iWARP device, where the status of a
-    /// REJECTED is an errno.
-    #[must_use]
-    pub const fn reject_code(&self) -> Option<RejectCode> {
-        match self.meaning() {
-            Status::Reject(code) => Some(code),
-            Status::Success | Status::Errno(_) | Status::Other(_) => None,
-        }
-    }
-
     /// Returns the event if its [`result`](Event::result) is a success.
     ///
     /// # Errors
@@ -103,18 +92,6 @@ impl Event {
     #[allow(clippy::result_large_err, reason = "the error is the event; nothing is allocated")]
     pub fn into_result(self) -> Result<Event, EventError> {
         match self.result() {
-            Ok(()) => Ok(self),
-            Err(errno) => Err(EventError { errno, event: self }),
-        }
-    }
-
-    /// Returns the event if its [`result_of`](Event::result_of) the request is a success.
-    ///
-    /// # Errors
-    /// The event, and its errno.
-    #[allow(clippy::result_large_err, reason = "the error is the event; nothing is allocated")]
-    pub fn into_result_of(self, request: RequestKind) -> Result<Event, EventError> {
-        match self.result_of(request) {
             Ok(()) => Ok(self),
             Err(errno) => Err(EventError { errno, event: self }),
         }

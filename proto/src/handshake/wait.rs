@@ -49,12 +49,12 @@ impl<Q> Wait<Q> {
         match event.kind {
             EventKind::Cm(kind) => match table::event_rule(begun, EventColumn::of(kind)) {
                 EventRule::Go(next) if next != begun => {
-                    let error = match event.into_result_of(during) {
-                        Ok(event) if GOES_ON.contains(&next) => return Ok(Some((next, event))),
-                        Ok(event) => EventError { errno: Errno::EIO, event },
-                        Err(error) => error,
+                    let errno = match event.result_of(during) {
+                        Ok(()) if GOES_ON.contains(&next) => return Ok(Some((next, event))),
+                        Ok(()) => Errno::EIO,
+                        Err(errno) => errno,
                     };
-                    Err(self.fail(drive, HandshakeError::Ended { during, error }))
+                    Err(self.fail(drive, HandshakeError::Ended { during, error: EventError { errno, event } }))
                 }
                 // An event that does not end the wait, such as ADDR_CHANGE.
                 EventRule::Go(_) | EventRule::Late | EventRule::Fault => Ok(None),

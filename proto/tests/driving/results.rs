@@ -5,8 +5,8 @@ use std::io;
 use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason};
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, PrivateData,
-    RawEvent, ReceivedParam, RejectCode, Request, RequestKind, Status, Time, memory,
+    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventError, EventKind, Fault, GroupKey, IdKey, Limits,
+    PrivateData, RawEvent, ReceivedParam, RejectCode, Request, RequestKind, Status, Time, memory,
 };
 
 use crate::device::{driven, report, with_an_id};
@@ -51,8 +51,6 @@ fn the_meaning_of_a_status() {
     ];
     for (event, meaning, text) in cases {
         assert_eq!((event.meaning(), event.to_string().as_str()), (meaning, text));
-        let code = if let Status::Reject(code) = meaning { Some(code) } else { None };
-        assert_eq!(event.reject_code(), code);
     }
     let request = Event { listener: IdKey::from_parts(0, 0, 1), ..cm(CmEvent::ConnectRequest, 0) };
     assert_eq!(request.to_string(), "id1: CONNECT_REQUEST on id0");
@@ -77,7 +75,8 @@ fn an_event_becomes_a_result() {
         Ok(EventKind::Cm(CmEvent::Established))
     );
     let refused = cm(CmEvent::Rejected, 28).into_result().unwrap_err();
-    assert_eq!((refused.errno, refused.event.reject_code()), (Errno::ECONNREFUSED, Some(RejectCode::CONSUMER_DEFINED)));
+    let meaning = refused.event.meaning();
+    assert_eq!((refused.errno, meaning), (Errno::ECONNREFUSED, Status::Reject(RejectCode::CONSUMER_DEFINED)));
     let text = "id1: REJECTED (reason 28, rejected by the application): ECONNREFUSED";
     assert_eq!(refused.to_string(), text);
     let debug = "EventError { errno: ECONNREFUSED, event: id1: REJECTED (reason 28, rejected by the application) }";
@@ -87,9 +86,16 @@ fn an_event_becomes_a_result() {
     assert_eq!(io::Error::from(unresolved).kind(), io::ErrorKind::TimedOut);
     // A status of 0 is a failure where another request ends by it.
     assert!(cm(CmEvent::Disconnected, 0).into_result().is_ok());
-    let reset = cm(CmEvent::Disconnected, 0).into_result_of(RequestKind::Connect).unwrap_err();
-    assert_eq!((reset.errno, reset.to_string().as_str()), (Errno::ECONNRESET, "id1: DISCONNECTED: ECONNRESET"));
-    assert!(cm(CmEvent::Disconnected, 0).into_result_of(RequestKind::Disconnect).is_ok());
+    for (request, result) in [
+        (RequestKind::Connect, Err(Errno::ECONNRESET)),
+        (RequestKind::Disconnect, Ok(())),
+        (RequestKind::Teardown, Ok(())),
+    ] {
+        assert_eq!(cm(CmEvent::Disconnected, 0).result_of(request), result);
+        assert_eq!(cm(CmEvent::DeviceRemoval, 0).result_of(request), Err(Errno::ENODEV));
+    }
+    let reset = EventError { errno: Errno::ECONNRESET, event: cm(CmEvent::Disconnected, 0) };
+    assert_eq!(reset.to_string(), "id1: DISCONNECTED: ECONNRESET");
 }
 
 #[test]
