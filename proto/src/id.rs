@@ -64,7 +64,7 @@ bitflags::bitflags! {
         const MOVES = 4;
         /// The device is an iWARP device.
         const IWARP = 8;
-        /// A teardown still has to make its second disconnect; see `machine/teardown.rs`.
+        /// A teardown still has to make its second disconnect; see `machine/next.rs`.
         const DISCONNECT_DUE = 16;
         /// A `DestroyNow` has failed. Later events of the id have no ack tokens, so that an old token never counts as
         /// the ack of a later event.

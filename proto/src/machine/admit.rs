@@ -14,7 +14,7 @@ use crate::stored::Of;
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
-use super::due::Due;
+use super::next::Due;
 
 /// The result of the admission of a raw event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

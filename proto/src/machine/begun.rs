@@ -61,18 +61,9 @@ pub(crate) enum Part<'r> {
         channel: ChannelKey,
         asked: bool,
     },
-    /// Opens the private channel of a new synchronous id.
-    OpenToCreate {
-        channel: ChannelKey,
-        id: IdKey,
-        port_space: PortSpace,
-    },
-    Create {
-        id: IdKey,
-        channel: ChannelKey,
-        port_space: PortSpace,
-        sync: bool,
-    },
+    /// Opens a private channel for an id that comes to it by the next call.
+    OpenFor(Arrival),
+    Arrive(Arrival),
     /// A request that is one call.
     Request {
         of: RequestOf<'r>,
@@ -92,31 +83,9 @@ pub(crate) enum Part<'r> {
     Join {
         of: RequestOf<'r>,
     },
-    /// A listen opens the id's own channel, migrates the id to it, and listens.
-    OpenToListen {
-        channel: ChannelKey,
-        id: IdKey,
-        backlog: i32,
-    },
-    MoveToListen {
-        id: IdKey,
-        own: ChannelKey,
-        backlog: i32,
-    },
     Listen {
         id: IdKey,
         backlog: i32,
-    },
-    /// A migration to synchronous mode opens the private channel.
-    OpenToMigrate {
-        channel: ChannelKey,
-        id: IdKey,
-        by_event: bool,
-    },
-    Migrate {
-        id: IdKey,
-        to: ChannelKey,
-        by_event: bool,
     },
     Leave {
         id: IdKey,
@@ -132,6 +101,25 @@ pub(crate) enum Part<'r> {
         id: IdKey,
         asked: Option<Unacked>,
     },
+}
+
+/// A call by which an id comes to a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: IdKey,
+    pub(crate) channel: ChannelKey,
+    pub(crate) by: By,
+}
+
+/// What brings an id to a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// Its creation; in synchronous mode the channel is private.
+    Create { port_space: PortSpace, sync: bool },
+    /// A listen, which migrates the id to a channel of its own first.
+    Listen { backlog: i32 },
+    /// A migration; one that has waited for acks is reported by event.
+    Migrate { by_event: bool },
 }
 
 /// Whether a destroy ignores the acks that are owed.
@@ -209,10 +197,8 @@ impl Core {
         let following = match *part {
             Part::Open { channel, acks } => self.opened(channel, acks, outcome),
             Part::Close { channel, asked } => self.closed(channel, asked, outcome),
-            Part::OpenToCreate { channel, id, port_space } => {
-                self.opened_private(id, None, Part::Create { id, channel, port_space, sync: true }, outcome)
-            }
-            Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
+            Part::OpenFor(arrival) => self.opened_for(arrival, outcome),
+            Part::Arrive(arrival) => self.arrived(arrival, outcome),
             Part::Request { ref of, .. } => {
                 outcome.map_err(|errno| self.request_failed(of, errno))?;
                 done()
@@ -220,15 +206,7 @@ impl Core {
             Part::Uncalled { ref of } => self.uncalled(of),
             Part::MoveToAccept { of, cell } => self.moved_to_accept(of, cell, outcome),
             Part::Join { ref of } => self.joined(of, outcome),
-            Part::OpenToListen { channel: own, id, backlog } => {
-                self.opened_private(id, Some(id), Part::MoveToListen { id, own, backlog }, outcome)
-            }
-            Part::MoveToListen { id, own, backlog } => self.moved_to_listen(id, own, backlog, outcome),
             Part::Listen { id, backlog } => self.listened(id, backlog, outcome),
-            Part::OpenToMigrate { channel: to, id, by_event } => {
-                self.opened_private(id, None, Part::Migrate { id, to, by_event }, outcome)
-            }
-            Part::Migrate { id, to, by_event } => self.migrated(id, to, by_event, outcome),
             Part::Leave { id, group, by_event } => self.left(id, group, by_event, outcome),
             Part::DisconnectAgain { id } => self.disconnected_again(id),
             Part::Destroy { id, asked } => self.destroyed(id, asked, outcome),
@@ -251,14 +229,13 @@ impl Core {
     fn call_of_other(&self, part: &Part<'_>) -> Option<Call> {
         Some(match *part {
             Part::Request { .. } | Part::Uncalled { .. } => return None,
-            Part::Open { channel, .. }
-            | Part::OpenToCreate { channel, .. }
-            | Part::OpenToListen { channel, .. }
-            | Part::OpenToMigrate { channel, .. } => Call::OpenChannel { channel },
+            Part::Open { channel, .. } | Part::OpenFor(Arrival { channel, .. }) => Call::OpenChannel { channel },
             Part::Close { channel, .. } => Call::CloseChannel { channel },
-            Part::Create { id, channel, port_space, .. } => Call::CreateId { id, channel, port_space },
+            Part::Arrive(Arrival { id, channel, by: By::Create { port_space, .. } }) => {
+                Call::CreateId { id, channel, port_space }
+            }
+            Part::Arrive(Arrival { id, channel, .. }) => self.move_of(id, channel)?,
             Part::MoveToAccept { of, .. } => self.move_of(of.id, self.channel(of.id)?)?,
-            Part::MoveToListen { id, own: to, .. } | Part::Migrate { id, to, .. } => self.move_of(id, to)?,
             Part::Listen { id, backlog } => Call::Listen { id, backlog },
             Part::Join { of: RequestOf { id, request, .. } } => {
                 let Request::Join { addr, send_only } = *request else { return None };

@@ -1,7 +1,7 @@
 //! Checks of the invariants, for tests, fuzzers and model checkers.
 
 use super::Core;
-use super::due::Due;
+use super::next::Due;
 use crate::channel::Channel;
 use crate::group::{Group, GroupPhase};
 use crate::id::{Id, Rare, SyncState};

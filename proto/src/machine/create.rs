@@ -1,8 +1,8 @@
 //! The creation of ids, and the opening and closing of channels.
 
 use super::Core;
-use super::begun::{Begun, Follow, Following, Part, done};
-use super::due::Due;
+use super::begun::{Arrival, Begun, By, Follow, Following, Part, done};
+use super::next::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
 use crate::errno::Errno;
@@ -38,15 +38,10 @@ impl Core {
     ) -> Result<(IdKey, Part<'static>), Refused> {
         let id = if self.has_room() { self.ids.next_key() } else { None };
         let id = id.ok_or(Refused::Full("ids"))?;
+        let by = By::Create { port_space, sync: channel.is_none() };
         let part = match channel {
-            Some(channel) => {
-                let channel = self.target_channel(channel)?;
-                Part::Create { id, channel, port_space, sync: false }
-            }
-            None => {
-                let channel = self.channels.next_key().ok_or(Refused::Full("channels"))?;
-                Part::OpenToCreate { channel, id, port_space }
-            }
+            Some(channel) => Part::Arrive(Arrival { id, channel: self.target_channel(channel)?, by }),
+            None => self.open_for(id, by).ok_or(Refused::Full("channels"))?,
         };
         Ok((id, part))
     }
@@ -91,22 +86,32 @@ impl Core {
         done()
     }
 
-    /// Handles the outcome of the opening of a private channel. The channel counts the id, which comes to it by the `next`
+    /// Returns the part that opens a private channel for an id. `None` at the limit on channels.
+    pub(super) fn open_for(&self, id: IdKey, by: By) -> Option<Part<'static>> {
+        self.channels.next_key().map(|channel| Part::OpenFor(Arrival { id, channel, by }))
+    }
+
+    /// Handles the outcome of the opening of a private channel. The channel counts the id, which comes to it by the next
     /// call.
-    pub(super) fn opened_private<'r>(
-        &mut self,
-        id: IdKey,
-        listener: Option<IdKey>,
-        next: Part<'r>,
-        outcome: Outcome,
-    ) -> Following<'r> {
+    pub(super) fn opened_for(&mut self, arrival: Arrival, outcome: Outcome) -> Following<'static> {
+        let Arrival { id, by, .. } = arrival;
         if let Err(errno) = outcome {
             let failure = self.failure(id, OPEN, errno);
-            let Part::Migrate { by_event, .. } = next else { return Err(failure.into()) };
+            let By::Migrate { by_event } = by else { return Err(failure.into()) };
             return self.migrate_failed(id, by_event, failure);
         }
+        let listener = matches!(by, By::Listen { .. }).then_some(id);
         self.channels.insert(Channel { ids: 1, listener, ..Channel::new(Acks::OnDelivery, true) });
-        Ok(Follow::Next(next))
+        Ok(Follow::Next(Part::Arrive(arrival)))
+    }
+
+    pub(super) fn arrived(&mut self, arrival: Arrival, outcome: Outcome) -> Following<'static> {
+        let Arrival { id, channel, by } = arrival;
+        match by {
+            By::Create { port_space, sync } => self.created(id, channel, port_space, sync, outcome),
+            By::Listen { backlog } => self.moved_to_listen(id, channel, backlog, outcome),
+            By::Migrate { by_event } => self.migrated(id, channel, by_event, outcome),
+        }
     }
 
     pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following<'static> {

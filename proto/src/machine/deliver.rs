@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::admit::{Admission, Admitted};
-use super::due::Due;
+use super::next::Due;
 use crate::cm_event::CmEvent;
 use crate::error::AckError;
 use crate::event::{AckToken, Event, EventKind, RawEvent};

@@ -4,7 +4,7 @@
 
 use super::Core;
 use super::begun::{Follow, Following, Progress, Unacked, done};
-use super::due::Due;
+use super::next::Due;
 use crate::call::Outcome;
 use crate::event::EventKind;
 use crate::id::{DestroyReport, Facts, Rare, SyncState};

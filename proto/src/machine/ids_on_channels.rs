@@ -2,7 +2,7 @@
 //! listener.
 
 use super::Core;
-use super::due::Due;
+use super::next::Due;
 use crate::channel::Channel;
 use crate::error::Refused;
 use crate::id::Id;

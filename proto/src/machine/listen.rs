@@ -11,14 +11,15 @@
 //!
 //! The id of a request starts on the listener's channel. At the device it stays there until it is accepted, migrated
 //! or destroyed. Before the accept the kernel reports nothing about it (`ucma_event_handler`), and many requests are
-//! never accepted. An accept first migrates the id to the channel that delivers its events (`accept`), because the
+//! never accepted. An accept makes two calls: the first migrates the id to the channel that delivers its events, because the
 //! listener's channel is not read while the number of its untaken requests is at the backlog. In synchronous mode
 //! requests are delivered on the listener's channel itself: the application migrates the id before it accepts it. When
 //! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
-use super::begun::{Follow, Following, Part, done};
+use super::begun::{By, Follow, Following, Part, RequestOf, done};
 use crate::call::Outcome;
+use crate::cells::Cell;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
@@ -32,11 +33,9 @@ impl Core {
     }
 
     pub(super) fn listen_part(&self, key: IdKey, backlog: i32) -> Part<'static> {
-        let own = self.ids.get(key).filter(|id| self.needs_own_channel(id)).and(self.channels.next_key());
-        match own {
-            Some(channel) => Part::OpenToListen { channel, id: key, backlog },
-            None => Part::Listen { id: key, backlog },
-        }
+        let id = self.ids.get(key).filter(|id| self.needs_own_channel(id));
+        let opens = id.and_then(|_| self.open_for(key, By::Listen { backlog }));
+        opens.unwrap_or(Part::Listen { id: key, backlog })
     }
 
     /// Handles the outcome of the migration to the id's own channel.
@@ -109,5 +108,34 @@ impl Core {
                 self.apply_migrate(child, channel, device_channel, false);
             }
         }
+    }
+
+    /// Returns the ids of requests that are still on their listener's channel `device_channel` at the device, each
+    /// with the channel that delivers its events. An accept or a migration moves such an id away from
+    /// `device_channel`. Until all are moved, the listener cannot be [released](Core::release). O(ids).
+    pub(crate) fn ids_awaiting_migrate(
+        &self,
+        device_channel: ChannelKey,
+    ) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
+        let listener = self.channels.get(device_channel).and_then(|channel| channel.listener);
+        let is_away = move |&(key, id): &(IdKey, &Id)| {
+            id.device_channel == device_channel && id.channel != device_channel && Some(key) != listener
+        };
+        self.ids.iter().filter(is_away).map(|(key, id)| (key, id.channel))
+    }
+
+    /// Returns the first part of an accept: the migration that precedes it, or the accept itself.
+    pub(super) fn accept_part<'r>(&self, of: RequestOf<'r>, cell: Cell) -> Part<'r> {
+        let moves = self.ids.get(of.id).is_some_and(|id| id.device_channel != id.channel);
+        if moves { Part::MoveToAccept { of, cell } } else { Part::Request { of, cell, timeout_ms: 0 } }
+    }
+
+    /// Handles the return of that migration. If it has failed, the id is as before, and the accept can be repeated.
+    pub(super) fn moved_to_accept<'r>(&mut self, of: RequestOf<'r>, cell: Cell, outcome: Outcome) -> Following<'r> {
+        outcome.map_err(|errno| self.failure(of.id, RequestKind::Migrate.name(), errno))?;
+        if let Some(to) = self.channel(of.id) {
+            self.set_channels(of.id, to, to);
+        }
+        Ok(Follow::Next(Part::Request { of, cell, timeout_ms: 0 }))
     }
 }

@@ -2,8 +2,8 @@
 //! the id is on the new channel.
 
 use super::Core;
-use super::begun::{Follow, Following, Part, Progress, done};
-use super::due::Due;
+use super::begun::{Arrival, By, Follow, Following, Part, Progress, done};
+use super::next::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
 use crate::errno::Errno;
@@ -19,10 +19,16 @@ impl Core {
     /// Returns the first part of a migration. `None` if it makes no call now.
     pub(super) fn migrate_part(&self, id: IdKey, to: Option<ChannelKey>) -> Option<Part<'static>> {
         self.ids.get(id).filter(|it| it.owed == 0 && !self.moves_without_device(it))?;
-        Some(match to {
-            Some(to) => Part::Migrate { id, to, by_event: false },
-            None => Part::OpenToMigrate { channel: self.channels.next_key()?, id, by_event: false },
-        })
+        self.move_part(id, to, false)
+    }
+
+    /// Returns the part that migrates an id at the device, or opens the channel for that. `None` at the limit on channels.
+    pub(super) fn move_part(&self, id: IdKey, to: Option<ChannelKey>, by_event: bool) -> Option<Part<'static>> {
+        let by = By::Migrate { by_event };
+        match to {
+            Some(channel) => Some(Part::Arrive(Arrival { id, channel, by })),
+            None => self.open_for(id, by),
+        }
     }
 
     /// Carries out a migration that makes no call now.

@@ -1,6 +1,5 @@
 //! The state machine. Inputs: requests, outcomes, raw events, time. Outputs: calls and events.
 
-mod accept;
 mod admit;
 mod begin;
 mod begun;
@@ -9,19 +8,16 @@ mod create;
 mod decide;
 mod deliver;
 mod destroy;
-mod due;
 mod ids_on_channels;
 pub mod info;
 mod listen;
 mod migrate;
 mod multicast;
 mod next;
-mod queries;
 mod reads;
 mod release;
 mod summary;
 mod sync;
-mod teardown;
 mod timeout;
 
 use alloc::collections::VecDeque;
@@ -49,8 +45,8 @@ pub(crate) use begun::{Follow, Part, RequestOf};
 pub(crate) use reads::NextOf;
 pub use release::Released;
 
-use due::Due;
 use info::Counters;
+use next::Due;
 
 /// The state of every id and channel of one event loop. The [crate's first page](crate) describes how to drive it.
 ///

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use super::Core;
 use super::begun::{Follow, Following, Part, Progress, RequestOf, done};
-use super::due::Due;
+use super::next::Due;
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;

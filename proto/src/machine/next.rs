@@ -1,12 +1,26 @@
 //! Calls that do not follow from a request at once: after the last ack, after an event, and at the end of a channel.
 
 use super::Core;
-use super::begun::{Begun, Part};
-use super::due::Due;
+use super::begun::{Begun, Following, Part, done};
 use crate::errno::Errno;
 use crate::id::Rare;
-use crate::key::IdKey;
+use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::state::State;
+
+/// A call that is due, if its reason still holds when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Due {
+    /// A migration that has waited for acks.
+    Migrate(IdKey),
+    /// A leave that has waited for acks.
+    Leave(IdKey, GroupKey),
+    /// The second disconnect of a teardown.
+    Disconnect(IdKey),
+    /// A destruction that has waited for acks or for the answer to a connect.
+    Destroy(IdKey),
+    /// The closing of a private channel after its last id.
+    Close(ChannelKey),
+}
 
 impl Core {
     /// Returns the next call that follows from earlier steps. `None` if there is none. Ask after each step.
@@ -89,12 +103,9 @@ impl Core {
                 self.redirect(key, to, true);
                 return None;
             }
-            Some(to) => return Some(Part::Migrate { id: key, to, by_event: true }),
-            None => match self.channels.next_key() {
-                Some(channel) => {
-                    return Some(Part::OpenToMigrate { channel, id: key, by_event: true });
-                }
+            to => match self.move_part(key, to, true) {
                 None => Errno::ENOMEM,
+                part => return part,
             },
         };
         self.stop_waiting(key);
@@ -107,5 +118,24 @@ impl Core {
         if self.due.front() == Some(&due) {
             self.due.pop_front();
         }
+    }
+
+    /// Called after a DISCONNECTED or REJECTED of an id in a teardown. If both sides disconnect at the same moment, each
+    /// kernel treats the other's request as the reply, and begins no time wait unless one of the sides also replies
+    /// (`cm_dreq_handler`, `cm_send_drep_locked`). In all other cases the second disconnect has no effect.
+    pub(super) fn disconnect_again(&mut self, key: IdKey) {
+        if let Some(id) = self.ids.get_mut(key).filter(|id| !id.rare.contains(Rare::DISCONNECT_DUE)) {
+            id.rare.insert(Rare::DISCONNECT_DUE);
+            self.due.push_back(Due::Disconnect(key));
+        }
+    }
+
+    /// Handles the return of the second disconnect. The teardown continues until its deadline, whatever the outcome.
+    pub(super) fn disconnected_again(&mut self, key: IdKey) -> Following<'static> {
+        self.made(Due::Disconnect(key));
+        if let Some(id) = self.ids.get_mut(key) {
+            id.rare.remove(Rare::DISCONNECT_DUE);
+        }
+        done()
     }
 }
