@@ -210,26 +210,22 @@ impl Call {
 /// The function, the id or channel, and addresses: `bind_addr on id0: 10.0.0.1:7471`.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name();
-        match *self {
-            Call::OpenChannel { channel } | Call::CloseChannel { channel } => write!(f, "{name} {channel}"),
-            Call::Bind { id, addr }
-            | Call::ResolveAddr { id, dst: addr, .. }
-            | Call::Join { id, addr, .. }
-            | Call::Leave { id, addr, .. } => write!(f, "{name} on {id}: {addr}"),
-            Call::Migrate { id, from, to } => write!(f, "{name} on {id}: from {from} to {to}"),
-            Call::CreateId { id, .. }
-            | Call::ResolveRoute { id, .. }
-            | Call::Listen { id, .. }
-            | Call::Connect { id, .. }
-            | Call::Accept { id, .. }
-            | Call::Reject { id, .. }
-            | Call::Establish { id }
-            | Call::Disconnect { id }
-            | Call::Notify { id }
-            | Call::SetOption { id, .. }
-            | Call::SetEce { id, .. }
-            | Call::Destroy { id } => write!(f, "{name} on {id}"),
+        f.write_str(self.name())?;
+        if let Some(id) = self.id() {
+            write!(f, " on {id}")?;
+        }
+        if let Call::OpenChannel { channel } | Call::CloseChannel { channel } = self {
+            write!(f, " {channel}")
+        } else if let Call::Bind { addr, .. }
+        | Call::ResolveAddr { dst: addr, .. }
+        | Call::Join { addr, .. }
+        | Call::Leave { addr, .. } = self
+        {
+            write!(f, ": {addr}")
+        } else if let Call::Migrate { from, to, .. } = self {
+            write!(f, ": from {from} to {to}")
+        } else {
+            Ok(())
         }
     }
 }

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use crate::key::IdKey;
 use crate::limits::Limits;
 use crate::request::Acks;
+use crate::request_kind::RequestKind;
 use crate::stored::Stored;
 
 /// One event channel.
@@ -23,8 +24,9 @@ pub(crate) struct Channel {
     pub(crate) events: VecDeque<Stored>,
     /// The number of its events that count against the limit of one channel.
     pub(crate) counted: u32,
-    /// The event that ended the last request of the id in synchronous mode that the channel is private to.
-    pub(crate) ended: Option<Stored>,
+    /// The last request of the id in synchronous mode that the channel is private to, and the event that ended it; readable
+    /// until the next request.
+    pub(crate) ended: Option<(RequestKind, Stored)>,
     /// The application has paused the channel.
     pub(crate) paused: bool,
     /// Reads that failed since the last event.

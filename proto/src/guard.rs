@@ -16,18 +16,13 @@ impl RequestKind {
     /// a request without private data.
     #[must_use]
     pub const fn private_data_max(self, service: Service) -> usize {
-        let (connected, datagram) = if matches!(self, RequestKind::Connect) {
-            (56, 180)
-        } else if matches!(self, RequestKind::Accept) {
-            (196, 136)
-        } else if matches!(self, RequestKind::Reject) {
-            (148, 136)
-        } else {
-            (0, 0)
-        };
-        match service {
-            Service::Connected => connected,
-            Service::Datagram => datagram,
+        match (self, service) {
+            (RequestKind::Connect, Service::Connected) => 56,
+            (RequestKind::Connect, Service::Datagram) => 180,
+            (RequestKind::Accept, Service::Connected) => 196,
+            (RequestKind::Reject, Service::Connected) => 148,
+            (RequestKind::Accept | RequestKind::Reject, Service::Datagram) => 136,
+            (_, Service::Connected | Service::Datagram) => 0,
         }
     }
 }

@@ -104,15 +104,13 @@ pub(crate) enum DestroyReport {
     Nothing,
 }
 
-/// Synchronous mode: the open request, and the end of the last one.
+/// Synchronous mode: the open request, or the end of the last one, if it had no event. Its event is stored in the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SyncState {
-    /// No request has been made since the id became synchronous.
+    /// No request has been made since the id became synchronous, or an event has ended it.
     Never,
     /// This request is open.
     For(RequestKind),
-    /// This request ended with the event that the channel stores, readable until the next request.
-    Ended(RequestKind),
     /// The request ended without an event: at once, or at its deadline.
     Without { timed_out: bool },
 }
@@ -191,7 +189,7 @@ impl Id {
     pub(crate) fn waits_for(&self) -> Option<RequestKind> {
         match self.sync_state {
             SyncState::For(request_kind) => Some(request_kind),
-            SyncState::Never | SyncState::Ended(_) | SyncState::Without { .. } => None,
+            SyncState::Never | SyncState::Without { .. } => None,
         }
     }
 

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
+use crate::call::Outcome;
 use crate::cm_event::CmEvent;
+use crate::errno::Errno;
 use crate::event::{AckToken, Datagram, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
@@ -76,7 +78,8 @@ impl Stored {
     }
 
     /// An event that the core makes itself.
-    pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
+    pub(crate) fn made(id: IdKey, kind: EventKind, outcome: Outcome) -> Self {
+        let status = outcome.map_or_else(Errno::as_status, |()| 0);
         Stored { of: Of::id(id), kind, status, param: ReceivedParam::default(), data: None }
     }
 

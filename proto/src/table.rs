@@ -299,20 +299,6 @@ pub const fn event_rule(state: State, column: EventColumn) -> EventRule {
 /// Returns the request that a state waits for; the request's deadline applies while the id is in that state.
 #[must_use]
 pub const fn operation(state: State) -> Option<RequestKind> {
-    OPERATIONS[state.index()]
-}
-
-static OPERATIONS: [Option<RequestKind>; State::COUNT] = {
-    let mut operations = [None; State::COUNT];
-    let mut at = 0;
-    while at < State::COUNT {
-        operations[at] = awaited(State::ALL[at]);
-        at += 1;
-    }
-    operations
-};
-
-const fn awaited(state: State) -> Option<RequestKind> {
     match state {
         State::AddrResolving => Some(RequestKind::ResolveAddr),
         State::RouteResolving => Some(RequestKind::ResolveRoute),

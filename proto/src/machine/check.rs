@@ -77,8 +77,8 @@ impl Core {
     }
 
     fn check_sync(&self, key: IdKey, id: &Id) {
-        let stored = self.channels.get(id.channel).filter(|_| id.is_sync()).and_then(|channel| channel.ended.as_ref());
-        assert_eq!(stored.is_some(), matches!(id.sync_state, SyncState::Ended(_)), "{key}: the event of its request");
+        let ended = self.channels.get(id.channel).is_some_and(|channel| channel.ended.is_some());
+        assert!(!(id.is_sync() && ended) || id.sync_state == SyncState::Never, "{key}: two ends of its request");
         assert!(id.is_sync() || id.sync_state == SyncState::Never, "{key} is not synchronous");
         if let Some(request) = id.waits_for() {
             let newest = self.memberships(key).next().map(|(_, group)| group.phase);
@@ -140,7 +140,8 @@ impl Core {
         let of_device: u32 = events.map(|stored| u32::from(stored.of_device())).sum();
         assert_eq!(of_device, self.undelivered, "events that count against the limit");
         let with_data = |stored: &&Stored| stored.data.is_some();
-        let ended = self.channels.iter().filter_map(|(_, channel)| channel.ended.as_ref()).filter(with_data).count();
+        let ended = self.channels.iter().filter_map(|(_, channel)| channel.ended.as_ref().map(|(_, stored)| stored));
+        let ended = ended.filter(with_data).count();
         let events = self.channels.iter().flat_map(|(_, channel)| &channel.events).filter(with_data).count();
         assert_eq!(self.data.len(), events + ended, "data that no event has");
         let nearest = self.ids.iter().map(|(key, id)| (id.due(), key)).min().filter(|&(due, _)| due != Time::NEVER);

@@ -115,6 +115,12 @@ impl Core {
         Some(stored)
     }
 
+    /// Discards an event that was taken out of its queue.
+    pub(super) fn discard(&mut self, stored: &Stored) {
+        self.counters.discarded += 1;
+        self.data.discard(stored.data);
+    }
+
     /// Counts an event that was taken out of the queue of a channel.
     fn taken(&mut self, on: ChannelKey, stored: &Stored) {
         let Some(channel) = self.channels.get_mut(on) else { return };

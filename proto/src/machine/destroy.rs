@@ -8,7 +8,7 @@ use super::next::Due;
 use crate::call::Outcome;
 use crate::event::EventKind;
 use crate::id::{DestroyReport, Facts, Rare, SyncState};
-use crate::key::{ChannelKey, IdKey};
+use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
@@ -69,8 +69,9 @@ impl Core {
         let channel = id.channel;
         let Err(errno) = outcome else {
             self.forget(key);
-            if destroy_report == DestroyReport::Event {
-                self.report_destroyed(key, channel);
+            // The application takes no events from the private channel of an id that is gone.
+            if destroy_report == DestroyReport::Event && !self.is_private(channel) {
+                self.post(channel, Stored::made(key, EventKind::Destroyed, outcome));
             }
             return done();
         };
@@ -87,16 +88,8 @@ impl Core {
         if destroy_report == DestroyReport::Result {
             return Err(self.failure(key, RequestKind::Destroy.name(), errno).into());
         }
-        self.post(channel, Stored::made(key, EventKind::Destroyed, errno.as_status()));
+        self.post(channel, Stored::made(key, EventKind::Destroyed, outcome));
         done()
-    }
-
-    /// Reports the end of a destruction by event. The application takes no events from the private channel of an id that
-    /// is gone.
-    fn report_destroyed(&mut self, key: IdKey, channel: ChannelKey) {
-        if self.channels.get(channel).is_some_and(|channel| !channel.private) {
-            self.post(channel, Stored::made(key, EventKind::Destroyed, 0));
-        }
     }
 
     /// Removes an id that is destroyed, with its undelivered events and its memberships.
@@ -129,8 +122,7 @@ impl Core {
     fn discard_events(&mut self, key: IdKey) {
         let mut at_once = 0..CHILDREN_AT_ONCE;
         while let Some(stored) = self.take_event_of(key, |_| true) {
-            self.counters.discarded += 1;
-            self.data.discard(stored.data);
+            self.discard(&stored);
             let child = stored.of.id;
             if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
                 self.end_all(child, DestroyReport::Nothing);

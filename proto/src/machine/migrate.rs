@@ -6,7 +6,6 @@ use super::begun::{Arrival, By, Follow, Following, Part, Progress, done};
 use super::next::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
-use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::EventKind;
 use crate::id::{Id, Rare, SyncState};
@@ -129,7 +128,7 @@ impl Core {
         let (from, undelivered) = (id.channel, id.undelivered);
         if by_event {
             // It is counted on the channel that the id is on so far.
-            self.post(channel, Stored::made(key, EventKind::Migrated, 0));
+            self.post(channel, Stored::made(key, EventKind::Migrated, Ok(())));
         }
         if undelivered > 0 {
             self.move_events(key, from, channel, undelivered);
@@ -164,10 +163,9 @@ impl Core {
         }
     }
 
-    pub(super) fn report_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
+    pub(super) fn report_migrated(&mut self, key: IdKey, outcome: Outcome) {
         if let Some(channel) = self.channel(key) {
-            let status = result.map_or_else(Errno::as_status, |()| 0);
-            self.post(channel, Stored::made(key, EventKind::Migrated, status));
+            self.post(channel, Stored::made(key, EventKind::Migrated, outcome));
         }
     }
 }

@@ -8,7 +8,6 @@ use super::begun::{Follow, Following, Part, Progress, RequestOf, done};
 use super::next::Due;
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;
-use crate::errno::Errno;
 use crate::event::{EventKind, RawEvent};
 use crate::group::{Group, GroupPhase};
 use crate::id::SyncState;
@@ -142,8 +141,7 @@ impl Core {
         if by_event {
             self.made(Due::Leave(key, group));
             if let Some(channel) = self.channel(key) {
-                let status = outcome.map_or_else(Errno::as_status, |()| 0);
-                self.post(channel, Stored::made(key, EventKind::Left, status).of_group(Some(group)));
+                self.post(channel, Stored::made(key, EventKind::Left, outcome).of_group(Some(group)));
             }
             return done();
         }
@@ -165,7 +163,7 @@ impl Core {
             // As for an event: a synchronous join waits for the newest membership.
             let open =
                 id.waits_for().filter(|&request_kind| request_kind == RequestKind::Join && id.groups == Some(group));
-            let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), 0);
+            let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), Ok(()));
             self.report_expired(key, made.of_group(Some(group)), open);
         }
         self.set_join_deadline(key);
@@ -215,8 +213,7 @@ impl Core {
     /// (`ucma_cleanup_mc_events`).
     fn discard_events_of(&mut self, key: IdKey, group: GroupKey) {
         while let Some(stored) = self.take_event_of(key, |stored| stored.of.group == Some(group)) {
-            self.data.discard(stored.data);
-            self.counters.discarded += 1;
+            self.discard(&stored);
         }
     }
 

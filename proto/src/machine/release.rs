@@ -29,8 +29,8 @@ pub struct Released(Box<Parts>);
 struct Parts {
     id: Id,
     events: Vec<(Stored, Option<Data>)>,
-    /// The event that completed the last synchronous request, if there is one.
-    ended: Option<(Stored, Option<Data>)>,
+    /// The last synchronous request and the event that ended it, if there is one.
+    ended: Option<(RequestKind, Stored, Option<Data>)>,
 }
 
 impl Released {
@@ -52,7 +52,7 @@ impl Core {
     /// that are neither accepted nor migrated); if a call is due; if it is a member of multicast
     /// groups; if acks are owed; or if requests for it are untaken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
-        let mut id = self.would_release(key)?.clone();
+        let id = self.would_release(key)?.clone();
         let channel = id.channel;
         // The id keeps its deadline; only the entry in this core's heap is removed.
         self.set_deadline(key, Time::NEVER);
@@ -62,12 +62,9 @@ impl Core {
         }
         self.undelivered -= events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let events = events.into_iter().map(|stored| (stored, self.data.take(stored.data))).collect();
-        let ended = ended.map(|stored| (stored, self.data.take(stored.data)));
+        let ended = ended.map(|(request, stored)| (request, stored, self.data.take(stored.data)));
         // A connection request names an id that stays in this core, so another core cannot use the event.
-        let ended = ended.filter(|(stored, _)| !stored.is_request());
-        if ended.is_none() && matches!(id.sync_state, SyncState::Ended(_)) {
-            id.sync_state = SyncState::Never;
-        }
+        let ended = ended.filter(|(_, stored, _)| !stored.is_request());
         self.remove_channel(channel);
         self.ids.remove(key);
         self.unpark();
@@ -109,12 +106,13 @@ impl Core {
         };
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = listens.then_some(key);
-            channel.ended = ended.map(|(stored, data)| {
+            channel.ended = ended.map(|(request, stored, data)| {
                 let data = data.and_then(|data| self.data.adopt(&data));
-                stored.rekeyed(key, data)
+                (request, stored.rekeyed(key, data))
             });
+            let has_ended = channel.ended.is_some() || matches!(id.sync_state, SyncState::Without { .. });
+            self.activity += u64::from(has_ended);
         }
-        self.activity += u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
         for (stored, data) in events {
             let data = data.and_then(|data| self.data.adopt(&data));
             self.post(channel, stored.rekeyed(key, data));

@@ -13,27 +13,24 @@ use crate::time::Time;
 impl Core {
     /// Discards the result of the last request and sets the next state.
     pub(super) fn set_sync_state(&mut self, key: IdKey, next: SyncState) {
-        let Some(id) = self.ids.get_mut(key) else { return };
+        let Some(id) = self.ids.get_mut(key).filter(|id| id.is_sync()) else { return };
         let (before, channel) = (core::mem::replace(&mut id.sync_state, next), id.channel);
-        match before {
-            SyncState::Ended(_) => {
-                let ended = self.channels.get_mut(channel).and_then(|channel| channel.ended.take());
-                self.data.discard(ended.and_then(|stored| stored.data));
-            }
-            // The deadline does not end with a state of the listener, so it ends here.
-            SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
-            SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => {}
+        if let Some((_, stored)) = self.channels.get_mut(channel).and_then(|channel| channel.ended.take()) {
+            self.data.discard(stored.data);
         }
-        if let SyncState::Ended(_) | SyncState::Without { .. } = next {
-            self.activity += 1;
+        // The deadline does not end with a state of the listener, so it ends here.
+        if before == SyncState::For(RequestKind::GetRequest) {
+            self.set_deadline(key, Time::NEVER);
         }
+        self.activity += u64::from(matches!(next, SyncState::Without { .. }));
     }
 
     /// Ends the open request with an event.
     pub(super) fn end_sync(&mut self, key: IdKey, request: RequestKind, stored: Stored) {
-        self.set_sync_state(key, SyncState::Ended(request));
-        if let Some(channel) = self.ids.get(key).map(|id| id.channel).and_then(|key| self.channels.get_mut(key)) {
-            channel.ended = Some(stored);
+        self.set_sync_state(key, SyncState::Never);
+        if let Some(channel) = self.channel(key).and_then(|key| self.channels.get_mut(key)) {
+            channel.ended = Some((request, stored));
+            self.activity += 1;
         }
     }
 
@@ -56,10 +53,10 @@ impl Core {
     #[must_use]
     pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
         match self.ids.get(id)?.sync_state {
-            SyncState::Never | SyncState::For(_) => None,
+            SyncState::For(_) => None,
             SyncState::Without { timed_out: false } => Some(Ok(())),
             SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            SyncState::Ended(request) => Some(self.ended(id)?.bare(None).result_of(request)),
+            SyncState::Never => self.ended(id).map(|(request, stored)| stored.bare(None).result_of(*request)),
         }
     }
 
@@ -67,12 +64,12 @@ impl Core {
     /// request (rdma_create_id(3)). `None` if the request ended without an event: at once, or at its deadline.
     #[must_use]
     pub fn sync_event(&self, id: IdKey) -> Option<Event> {
-        self.ended(id).map(|stored| self.data.copy_of(stored))
+        self.ended(id).map(|(_, stored)| self.data.copy_of(stored))
     }
 
-    /// Returns the stored event that has ended the last request.
-    pub(super) fn ended(&self, id: IdKey) -> Option<&Stored> {
-        let id = self.ids.get(id).filter(|id| matches!(id.sync_state, SyncState::Ended(_)))?;
+    /// Returns the last request, if a stored event has ended it.
+    fn ended(&self, id: IdKey) -> Option<&(RequestKind, Stored)> {
+        let id = self.ids.get(id).filter(|id| id.is_sync())?;
         self.channels.get(id.channel)?.ended.as_ref()
     }
 }

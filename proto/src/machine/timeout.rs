@@ -69,9 +69,9 @@ impl Core {
         };
         let stored = if state == State::Destroying {
             id.destroy_report = DestroyReport::Result;
-            Stored::made(key, EventKind::Destroyed, -Errno::ETIMEDOUT.0)
+            Stored::made(key, EventKind::Destroyed, Err(Errno::ETIMEDOUT))
         } else {
-            Stored::made(key, EventKind::DeadlinePassed(request_kind), 0)
+            Stored::made(key, EventKind::DeadlinePassed(request_kind), Ok(()))
         };
         self.set_state(key, next);
         self.report_expired(key, stored, open);
