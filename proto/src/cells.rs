@@ -108,9 +108,9 @@ const fn request_cell(before: State, kind: RequestKind, port_space: PortSpace) -
     Some(Cell { state, effects })
 }
 
-static EVENTS: [[[Cell; SIDE]; SIDE]; 2] = {
+static EVENTS: [[[Cell; SIDE]; SIDE]; Transport::COUNT] = {
     let impossible = Cell { state: State::Idle, effects: Effects::FAULT.union(Effects::RARE) };
-    let mut cells = [[[impossible; SIDE]; SIDE]; 2];
+    let mut cells = [[[impossible; SIDE]; SIDE]; Transport::COUNT];
     let mut row = 0;
     while row < State::COUNT {
         let mut column = 0;
@@ -146,7 +146,7 @@ static REQUESTS: [[[Option<Cell>; PortSpace::COUNT]; SIDE]; SIDE] = {
 
 /// The effect of an event.
 pub(crate) fn event(transport: Transport, state: State, column: EventColumn) -> Cell {
-    EVENTS[transport as usize % 2][state as usize % SIDE][column as usize % SIDE]
+    EVENTS[transport as usize % Transport::COUNT][state as usize % SIDE][column as usize % SIDE]
 }
 
 /// The effect of a request. `None`: the table refuses it.

@@ -1,28 +1,20 @@
 //! The transports, and the rules of events that differ on iWARP.
 
-use core::fmt;
-
+use crate::columns::columns;
 use crate::state::State;
 use crate::table::{self, EventColumn, EventRule};
 
-/// The transport of an RDMA device (`ibv_transport_type` of ibv_get_device_list(3)). It determines the messages that
-/// make and end a connection, and the types of events.
-#[doc(alias("ibv_transport_type", "IBV_TRANSPORT_IB", "IBV_TRANSPORT_IWARP"))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// The transport of InfiniBand, also over Ethernet (RoCE).
-    #[default]
-    InfiniBand,
-    /// iWARP: RDMA over TCP (RFC 5040 to 5044, 6581). Each connection has its own TCP connection.
-    Iwarp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Transport::InfiniBand => "InfiniBand",
-            Transport::Iwarp => "iWARP",
-        })
+columns! {
+    /// The transport of an RDMA device (`ibv_transport_type` of ibv_get_device_list(3)). It determines the messages that
+    /// make and end a connection, and the types of events.
+    #[doc(alias("ibv_transport_type", "IBV_TRANSPORT_IB", "IBV_TRANSPORT_IWARP"))]
+    #[derive(Default)]
+    pub enum Transport {
+        /// The transport of InfiniBand, also over Ethernet (RoCE).
+        #[default]
+        InfiniBand = "InfiniBand",
+        /// iWARP: RDMA over TCP (RFC 5040 to 5044, 6581). Each connection has its own TCP connection.
+        Iwarp = "iWARP",
     }
 }
 

@@ -140,7 +140,7 @@ impl Core {
         if cell.state != State::Closing {
             id.rare.remove(Rare::DISCONNECT_DUE);
         }
-        let waits = id.is_sync() && cell.has(Effects::WAITS);
+        let waits = cell.has(Effects::WAITS);
         // A notify belongs to the open accept.
         if request_kind != RequestKind::Notify {
             self.set_sync_state(key, if waits { SyncState::For(request_kind) } else { SyncState::Never });

@@ -27,12 +27,11 @@ use crate::arena::Arena;
 use crate::channel::Channel;
 use crate::deadlines::Deadlines;
 use crate::errno::Errno;
-use crate::error::{Failure, Refused};
+use crate::error::Failure;
 use crate::group::Group;
 use crate::id::{Id, Rare};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target};
 use crate::limits::Limits;
-use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::DataSlab;
 use crate::table;
@@ -166,9 +165,5 @@ impl Core {
     fn failure(&self, key: IdKey, call: &'static str, errno: Errno) -> Failure {
         let state = self.state(key).unwrap_or(State::Idle);
         Failure { call, target: Target::Id(key), state, errno, cause: None }
-    }
-
-    fn get(&self, key: IdKey, request: RequestKind) -> Result<&Id, Refused> {
-        self.ids.get(key).ok_or(Refused::NoSuchId { id: key, request })
     }
 }

@@ -62,7 +62,7 @@ impl Core {
             return Err(self.failure(key, RequestKind::Join.name(), errno).into());
         }
         let Some(id) = self.ids.get_mut(key) else { return done() };
-        let (next, sync) = (id.groups, id.is_sync());
+        let next = id.groups;
         id.groups = self.groups.insert(Group {
             id: key,
             addr,
@@ -72,7 +72,7 @@ impl Core {
             deadline,
             next,
         });
-        self.set_sync_state(key, if sync { SyncState::For(RequestKind::Join) } else { SyncState::Never });
+        self.set_sync_state(key, SyncState::For(RequestKind::Join));
         self.set_join_deadline(key);
         done()
     }

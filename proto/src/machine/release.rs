@@ -73,10 +73,12 @@ impl Core {
 
     /// Returns the id if it can be released.
     pub(crate) fn would_release(&self, key: IdKey) -> Result<&Id, Refused> {
-        let id = self.get(key, RequestKind::Release)?;
+        let refuse = |reason| self.refusal(key, RequestKind::Release, reason);
+        // The refusal then says that there is no such id.
+        let id = self.ids.get(key).ok_or_else(|| refuse(RefuseReason::WrongState))?;
         let cell = table::request_rule(id.state, RequestKind::Release, id.port_space.service());
         let reason = cell.err().or(id.busy()).or_else(|| self.held_here(id));
-        reason.map_or(Ok(id), |reason| Err(self.refusal(key, RequestKind::Release, reason)))
+        reason.map_or(Ok(id), |reason| Err(refuse(reason)))
     }
 
     /// Adopts an id that another core released. The id keeps its state, and is in synchronous mode on a new private

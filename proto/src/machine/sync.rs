@@ -11,7 +11,7 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Discards the result of the last request and sets the next state.
+    /// In synchronous mode: discards the result of the last request and sets the next state.
     pub(super) fn set_sync_state(&mut self, key: IdKey, next: SyncState) {
         let Some(id) = self.ids.get_mut(key).filter(|id| id.is_sync()) else { return };
         let (before, channel) = (core::mem::replace(&mut id.sync_state, next), id.channel);
