@@ -27,7 +27,7 @@ const WAITING: u32 = 1024;
 /// A thread for each client, until another thread stops the listener:
 ///
 /// ```
-/// use cmid_blocking::proto::datapath::QpParts;
+/// use cmid_blocking::proto::{Errno, datapath::QpParts};
 /// use cmid_blocking::{Connection, Error, Listener, Options};
 /// use std::{thread, time::Duration};
 /// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
@@ -44,7 +44,10 @@ const WAITING: u32 = 1024;
 ///                 connection.wait_closed(Duration::from_secs(5))
 ///             })),
 ///             Err(Error::Cancelled { .. }) => break,
-///             Err(error) => return Err(error),
+///             // The device is removed.
+///             Err(error) if error.errno() == Errno::ENODEV => return Err(error),
+///             // Such as too few descriptors: the request waits for them.
+///             Err(_) => thread::sleep(Duration::from_millis(100)),
 ///         }
 ///     }
 ///     let served = clients.into_iter().filter_map(|client| client.join().ok());
@@ -132,9 +135,10 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     ///
     /// # Errors
     /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`];
-    /// [`Error::Ended`] if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard address
-    /// has no device and gets no removal event. [`Error::Core`] or [`Error::Wait`] also if a driver for the new id
-    /// cannot be created, for lack of descriptors (`EMFILE`); the next call then returns the request, as accept(2) does.
+    /// [`Error::Ended`] with `ENODEV` if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard
+    /// address has no device and gets no removal event. Any other error is about one request, and the listener goes on:
+    /// [`Error::Core`] or [`Error::Wait`] if a driver for the new id cannot be created, for lack of descriptors (`EMFILE`);
+    /// the next call then returns the request, as accept(2) does.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D, O>, Error> {
         let end = self.driver.drive().within(timeout);
         if let Some(request) = self.kept.take() {

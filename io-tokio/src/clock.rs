@@ -1,10 +1,15 @@
 //! tokio's clock, in the time of the drivers.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::OnceLock;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cmid_proto::Time;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::watch::in_runtime;
 
 /// The moment at which `CLOCK_MONOTONIC` was 0, which is the clock of `std` and of the drivers. tokio's is the same until it
 /// is paused.
@@ -22,8 +27,27 @@ pub(crate) fn now() -> Time {
 }
 
 /// Returns the moment of a time on tokio's clock; `None` if it never comes.
-pub(crate) fn instant(at: Time) -> Option<Instant> {
+fn instant(at: Time) -> Option<Instant> {
     if at == Time::NEVER { None } else { epoch().checked_add(at.since(Time::ZERO)).map(Instant::from_std) }
+}
+
+/// A timer for a value that is polled: in the runtime that polls it first.
+#[derive(Debug, Default)]
+pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+
+impl Timer {
+    /// Ready once the time has come; never without one.
+    pub(crate) fn poll(&mut self, due: Option<Time>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(due) = due.and_then(instant) else { return Poll::Pending };
+        let timer = match &mut self.0 {
+            Some(timer) => timer,
+            none => none.insert(in_runtime(|| Box::pin(sleep_until(due)))?),
+        };
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
+        }
+        timer.as_mut().poll(context).map(Ok)
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The active side, and established connections of both sides.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,12 +11,11 @@ use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time};
 use tokio::task::consume_budget;
-use tokio::time::{Sleep, sleep_until};
 
 use crate::clock;
-use crate::driver::{Tokio, Watches, until};
+use crate::driver::{Tokio, Watches};
 use crate::port::Port;
-use crate::watch::{Watch, in_runtime};
+use crate::watch::Watch;
 
 /// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
 /// connection.
@@ -75,8 +74,6 @@ pub struct Connection<D: DataPath, O: Observer = ()> {
     watch: Watch,
     /// Whether the CQ notifies of its next completion.
     is_armed: bool,
-    /// Of what polls without a future of this type.
-    timer: Option<Pin<Box<Sleep>>>,
     /// The time until which work requests may complete after the end of the connection.
     flushed_by: Option<Time>,
     param: ReceivedParam,
@@ -131,8 +128,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
         let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(session, attach).await?;
-        let (watch, is_armed, timer, flushed_by) = (Watch::default(), false, None, None);
-        Ok((Connection { port, cq, watch, is_armed, timer, flushed_by, param, private_data }, attached))
+        let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
+        Ok((Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached))
     }
 
     /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
@@ -184,7 +181,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// the kernel.
     pub fn leave_runtime(&mut self) {
         self.port.driver.leave_runtime();
-        (self.watch, self.timer) = (Watch::default(), None);
+        self.watch = Watch::default();
     }
 
     /// Waits until the connection has ended: the peer has disconnected, or this side has. Confirms the peer's disconnect,
@@ -286,7 +283,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
                 return Err(Errno::ETIMEDOUT.into());
             }
             let due = self.port.driver.drive.next_timeout().map_or(end, |due| due.min(end));
-            until(clock::instant(due), |context| self.port.driver.poll_readable(context)).await?;
+            poll_fn(|context| self.port.driver.poll_ready(Some(due), context)).await?;
         }
         match self.port.driver.drive.core().sync_result(self.port.id) {
             Some(Err(errno)) => Err(errno.into()),
@@ -310,36 +307,18 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
 
     /// Waits until there may be an event or a completion, or a deadline has come.
     async fn ready(&mut self) -> io::Result<()> {
-        until(self.due().and_then(clock::instant), |context| self.poll_ready(context)).await
+        poll_fn(|context| self.poll_ready(None, context)).await
     }
 
-    /// Ready if there may be an event or a completion.
-    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready if there may be an event or a completion, at the nearest deadline, or at a time of the caller.
+    pub(crate) fn poll_ready(&mut self, of_caller: Option<Time>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_notified = self.watch.poll(self.cq.fd(), context)?.is_ready();
         self.is_armed &= !is_notified;
-        match self.port.driver.poll_readable(context)? {
+        let driver = &mut self.port.driver;
+        let due = driver.drive.next_timeout().into_iter().chain(self.flushed_by).chain(of_caller).min();
+        match driver.poll_ready(due, context)? {
             Poll::Pending if !is_notified => Poll::Pending,
             Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
         }
-    }
-
-    /// Ready at the nearest deadline, or at a time of the caller.
-    pub(crate) fn poll_time(&mut self, of_caller: Option<Time>, context: &mut Context<'_>) -> io::Result<Poll<()>> {
-        let Some(due) = self.due().into_iter().chain(of_caller).min().and_then(clock::instant) else {
-            return Ok(Poll::Pending);
-        };
-        let timer = match &mut self.timer {
-            Some(timer) => timer,
-            none => none.insert(in_runtime(|| Box::pin(sleep_until(due)))?),
-        };
-        if timer.deadline() != due {
-            timer.as_mut().reset(due);
-        }
-        Ok(timer.as_mut().poll(context))
-    }
-
-    /// The nearest deadline.
-    fn due(&self) -> Option<Time> {
-        self.port.driver.drive.next_timeout().into_iter().chain(self.flushed_by).min()
     }
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Observer, Pollable, Poller, Time};
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
 
-use crate::clock;
-use crate::watch::{Watch, in_runtime};
+use crate::clock::{self, Timer};
+use crate::watch::Watch;
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -24,6 +23,7 @@ pub struct Tokio<D: Pollable, O: Observer = ()> {
     pub(crate) drive: Drive<D, Watches, O>,
     /// Whether a channel was readable since the last turn.
     is_unread: bool,
+    pub(crate) timer: Timer,
 }
 
 impl<D: Pollable> Tokio<D> {
@@ -41,7 +41,7 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
     pub fn observed(device: D, limits: Limits, observer: O) -> Self {
         let mut drive = Drive::with(device, Watches::default(), observer, limits.numbered());
         drive.set_now(clock::now());
-        Tokio { drive, is_unread: false }
+        Tokio { drive, is_unread: false, timer: Timer::default() }
     }
 
     /// Returns the requests, the events and the core. [`Drive::within`] reads tokio's clock.
@@ -63,7 +63,7 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
             let next = self.turn();
             if let Next::Wait(due) = next {
                 let due = due.map_or(end, |due| due.min(end));
-                until(clock::instant(due), |context| self.poll_readable(context)).await?;
+                poll_fn(|context| self.poll_ready(Some(due), context)).await?;
             } else {
                 // An event that is left does not delay those of other channels.
                 yield_now().await;
@@ -95,6 +95,15 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
         self.is_unread = true;
     }
 
+    /// As [`poll_readable`](Tokio::poll_readable), also ready once the time has come.
+    pub(crate) fn poll_ready(&mut self, due: Option<Time>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // First, so that events precede a deadline that has passed meanwhile.
+        match self.poll_readable(context)? {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => self.timer.poll(due, context),
+        }
+    }
+
     /// Ready if a channel was not read since it became readable.
     pub(crate) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.look(context) {
@@ -121,6 +130,7 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
     /// Ends the registrations in the runtime.
     pub(crate) fn leave_runtime(&mut self) {
         self.drive.poller_mut().0.iter_mut().for_each(|(_, watch)| *watch = Watch::default());
+        self.timer = Timer::default();
     }
 }
 
@@ -140,16 +150,5 @@ impl<D: Pollable> Poller<D> for Watches {
 
     fn clock(&self) -> Option<Time> {
         Some(clock::now())
-    }
-}
-
-/// Polls until it is ready or the time has come.
-pub(crate) async fn until(
-    due: Option<Instant>,
-    poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
-) -> io::Result<()> {
-    match due {
-        None => poll_fn(poll).await,
-        Some(due) => in_runtime(|| timeout_at(due, poll_fn(poll)))?.await.unwrap_or(Ok(())),
     }
 }

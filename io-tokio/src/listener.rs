@@ -1,7 +1,10 @@
 //! The passive side.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
 
 use cmid_io_common::ListenOptions;
 use cmid_proto::datapath::{Attaching, DataPath};
@@ -24,7 +27,7 @@ const WAITING: u32 = 1024;
 /// ```
 /// use cmid_tokio::proto::datapath::{Attaching, CreateError, DataPath};
 /// use cmid_tokio::{Connection, Listener, Options};
-/// use std::time::Duration;
+/// use std::{io::ErrorKind, time::Duration};
 ///
 /// fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<(D::Cq, D::Qp), CreateError> {
 ///     let made = device.qp(to).attach()?;
@@ -38,7 +41,11 @@ const WAITING: u32 = 1024;
 /// let address = listener.local_addr()?;
 /// let server = tokio::spawn(async move {
 ///     loop {
-///         let incoming = listener.accept().await?;
+///         let incoming = match listener.accept().await {
+///             // Such as too few descriptors: its peer is rejected, and the next one is accepted.
+///             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+///             incoming => incoming?,
+///         };
 ///         tokio::spawn(async move {
 ///             let (mut connection, _qp) = incoming.accept(&Options::default(), attach).await?;
 ///             connection.closed().await
@@ -120,30 +127,34 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     /// Waits for the next connection request.
     ///
     /// # Errors
-    /// `ENODEV` if the device is removed; a listener on a wildcard address has no device, and does not end. Also if the
-    /// request cannot move to an event channel of its own, for lack of descriptors (`EMFILE`): the peer is then
-    /// rejected, and the listener continues.
+    /// `ConnectionAborted` is about one request, and the listener goes on: it cannot move to an event channel of its own, for
+    /// lack of descriptors (`EMFILE`), so its peer is rejected. Any other error ends a loop of accepts: `ENODEV` if the
+    /// device is removed; a listener on a wildcard address has no device, and does not end.
     ///
     /// # Cancel safety
     /// A future that is dropped has taken no request.
     pub async fn accept(&mut self) -> io::Result<Incoming<D, O>> {
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    pub(crate) fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Incoming<D, O>>> {
         loop {
             // Other tasks run, if there is always a request.
-            consume_budget().await;
+            ready!(pin!(consume_budget()).poll(context));
             while let Some(event) = self.port.next_event() {
                 match event.cm() {
-                    Some(CmEvent::ConnectRequest) => return self.hand_over(event),
+                    Some(CmEvent::ConnectRequest) => return Poll::Ready(self.hand_over(event).map_err(aborted)),
                     // The next call finds the state.
-                    Some(CmEvent::DeviceRemoval) => return Err(Errno::ENODEV.into()),
+                    Some(CmEvent::DeviceRemoval) => return Poll::Ready(Err(Errno::ENODEV.into())),
                     // A change of the link address does not affect a listener.
                     Some(_) | None => {}
                 }
             }
             if self.port.state() != State::Listening {
-                return Err(Errno::ENODEV.into());
+                return Poll::Ready(Err(Errno::ENODEV.into()));
             }
             if !self.port.turn()? {
-                self.port.ready().await?;
+                ready!(self.port.poll_ready(context))?;
             }
         }
     }
@@ -157,6 +168,10 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
         let request = released.adopt(driver.drive(), None)?;
         Ok(Incoming { port: Port::of(driver, request.id()), request })
     }
+}
+
+fn aborted(error: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, format!("a request cannot be taken in: {error}"))
 }
 
 /// A connection request that is not answered yet. Dropping it rejects the peer.

@@ -1,13 +1,14 @@
 //! A driver of one id: the drive, and the descriptor of the channel that the id is on.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::{Context, Poll};
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected, Session};
 use cmid_proto::{Errno, Event, Fault, IdKey, Next, Observer, Pollable, State};
 
-use crate::clock;
-use crate::driver::{Tokio, until};
+use crate::driver::Tokio;
 
 /// A drive with one id in synchronous mode, which has its own channel. Nothing of it is in a future: a future that is
 /// dropped loses no event, and the next one continues from the state of the id.
@@ -59,10 +60,14 @@ impl<D: Pollable, O: Observer> Port<D, O> {
         self.driver.drive.next_event(self.driver.drive.core().channel(self.id)?)
     }
 
-    /// Waits until a turn has work: the channel is readable, or the nearest deadline has come.
+    /// Ready when a turn has work: the channel is readable, or the nearest deadline has come.
+    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.driver.poll_ready(self.driver.drive.next_timeout(), context)
+    }
+
+    /// Waits until a turn has work.
     pub(crate) async fn ready(&mut self) -> io::Result<()> {
-        let due = self.driver.drive.next_timeout().and_then(clock::instant);
-        until(due, |context| self.driver.poll_readable(context)).await
+        poll_fn(|context| self.poll_ready(context)).await
     }
 
     /// Whether a request is under way.

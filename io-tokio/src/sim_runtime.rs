@@ -35,7 +35,11 @@ use tokio::time::advance;
 /// /// Sends each message back.
 /// async fn serve(mut listener: Listener<SimDevice>) -> io::Result<()> {
 ///     loop {
-///         let incoming = listener.accept().await?;
+///         let incoming = match listener.accept().await {
+///             // A request that cannot be taken in.
+///             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+///             incoming => incoming?,
+///         };
 ///         tokio::spawn(async move {
 ///             let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
 ///             let mut channel = Channel::accept(incoming, MessagesConfig::default(), &options).await?;

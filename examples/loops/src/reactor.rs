@@ -27,9 +27,12 @@ pub(crate) fn react<D: DataPath>(
     loop {
         match requests.try_recv() {
             Ok(released) => {
-                let incoming = released.adopt(driver.drive(), Some(on))?;
-                let session = Session::accept(driver.drive(), incoming, &options(), attach::<D>)?;
-                sessions.insert(session.id(), session);
+                let adopted = released.adopt(driver.drive(), Some(on)).map_err(io::Error::from);
+                match adopted.and_then(|it| Ok(Session::accept(driver.drive(), it, &options(), attach::<D>)?)) {
+                    Ok(session) => drop(sessions.insert(session.id(), session)),
+                    // A peer that has gone is not the end of the reactor.
+                    Err(error) => eprintln!("a request is not accepted: {error}"),
+                }
                 continue;
             }
             Err(TryRecvError::Disconnected) if sessions.is_empty() => return Ok(()),
@@ -37,7 +40,10 @@ pub(crate) fn react<D: DataPath>(
         }
         while let Some(event) = driver.drive().next_event(on) {
             let Some(session) = sessions.get_mut(&event.id) else { continue };
-            session.handle(driver.drive(), event, attach::<D>)?;
+            if let Err(error) = session.handle(driver.drive(), event, attach::<D>) {
+                eprintln!("a connection has failed: {error}");
+                session.cancel(driver.drive())?;
+            }
         }
         for session in sessions.values_mut() {
             while let Some(_flushed) = session.next_completion(driver.drive())? {}

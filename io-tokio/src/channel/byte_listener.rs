@@ -3,13 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use cmid_proto::Observer;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::handshake::Options;
 use cmid_proto::messages::MessagesConfig;
+use futures_core::Stream;
 use tokio::task::JoinSet;
 
 use super::{ByteStream, Channel};
@@ -37,6 +38,7 @@ const AT_ONCE: usize = 64;
 ///     let mut listener = ByteListener::new(listener, MessagesConfig::default(), Options::default());
 ///     loop {
 ///         let (stream, _peer) = match listener.accept().await {
+///             // One peer has failed, or descriptors are too few for it.
 ///             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => continue,
 ///             accepted => accepted?,
 ///         };
@@ -53,20 +55,18 @@ pub struct ByteListener<D: DataPath, O: Observer = ()> {
     accepts: JoinSet<io::Result<(ByteStream<D, O>, SocketAddr)>>,
     config: MessagesConfig,
     options: Options<'static>,
+    /// Whether the stream ends next.
+    has_failed: bool,
 }
 
-/// What an accept waits for.
-#[allow(clippy::large_enum_variant, reason = "matched where it is made")]
-enum Came<D: DataPath, O: Observer> {
-    Request(io::Result<Incoming<D, O>>),
-    Accepted(io::Result<(ByteStream<D, O>, SocketAddr)>),
-}
+/// Nothing in it is pinned.
+impl<D: DataPath, O: Observer> Unpin for ByteListener<D, O> {}
 
 impl<D: DataPath, O: Observer> ByteListener<D, O> {
     /// Creates a listener of streams. `config` and `options` are those of each [`Channel::accept`].
     #[must_use]
     pub fn new(listener: Listener<D, O>, config: MessagesConfig, options: Options<'static>) -> Self {
-        ByteListener { listener, accepts: JoinSet::new(), config, options }
+        ByteListener { listener, accepts: JoinSet::new(), config, options, has_failed: false }
     }
 
     /// Returns the address of the listener.
@@ -82,37 +82,32 @@ impl<D: DataPath + 'static, O: Observer + Send + 'static> ByteListener<D, O> {
     /// Waits for the next stream, and returns it with the address of its peer.
     ///
     /// # Errors
-    /// `ConnectionAborted` if the connection of one peer has failed, with its cause: as [`Channel::accept`]. The listener
-    /// goes on. Otherwise as [`Listener::accept`].
+    /// `ConnectionAborted` is about one peer, and the listener goes on: as [`Channel::accept`] or [`Listener::accept`] has
+    /// failed. Any other error ends a loop of accepts, as those of [`Listener::accept`].
     ///
     /// # Cancel safety
     /// A future that is dropped has taken no stream.
     pub async fn accept(&mut self) -> io::Result<(ByteStream<D, O>, SocketAddr)> {
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<(ByteStream<D, O>, SocketAddr)>> {
         loop {
-            let came = {
-                let mut request = pin!(self.listener.accept());
-                poll_fn(|context| {
-                    if let Poll::Ready(Some(joined)) = self.accepts.poll_join_next(context) {
-                        return Poll::Ready(Came::Accepted(
-                            joined.unwrap_or_else(|failed| Err(io::Error::other(failed))),
-                        ));
-                    }
-                    if self.accepts.len() == AT_ONCE {
-                        return Poll::Pending;
-                    }
-                    request.as_mut().poll(context).map(Came::Request)
-                })
-                .await
-            };
-            match came {
-                Came::Accepted(accepted) => return accepted,
-                Came::Request(request) => {
-                    let accept = accept(request?, self.config, self.options.clone());
-                    in_runtime(|| self.accepts.spawn(accept))?;
-                }
+            if let Poll::Ready(Some(joined)) = self.accepts.poll_join_next(context) {
+                return Poll::Ready(joined.unwrap_or_else(|failed| Err(aborted(failed.to_string()))));
             }
+            if self.accepts.len() == AT_ONCE {
+                return Poll::Pending;
+            }
+            let request = ready!(self.listener.poll_accept(context))?;
+            let accept = accept(request, self.config, self.options.clone());
+            in_runtime(|| self.accepts.spawn(accept))?;
         }
     }
+}
+
+fn aborted(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, text)
 }
 
 /// Accepts a request. An error names the peer.
@@ -121,11 +116,24 @@ async fn accept<D: DataPath, O: Observer>(
     config: MessagesConfig,
     options: Options<'static>,
 ) -> io::Result<(ByteStream<D, O>, SocketAddr)> {
-    let aborted = |text| io::Error::new(io::ErrorKind::ConnectionAborted, text);
     let peer = incoming.peer_addr().map_err(|error| aborted(format!("the peer of a request is gone: {error}")))?;
     match Channel::accept(incoming, config, &options).await {
         Ok(channel) => Ok((ByteStream::new(channel), peer)),
         Err(error) => Err(aborted(format!("the connection of {peer} was not accepted: {error}"))),
+    }
+}
+
+/// Its streams, and the errors of [`accept`](ByteListener::accept). It ends after an error that is not about one peer.
+impl<D: DataPath + 'static, O: Observer + Send + 'static> Stream for ByteListener<D, O> {
+    type Item = io::Result<ByteStream<D, O>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_failed {
+            return Poll::Ready(None);
+        }
+        let accepted = ready!(self.poll_accept(context));
+        self.has_failed = accepted.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::ConnectionAborted);
+        Poll::Ready(Some(accepted.map(|(stream, _peer)| stream)))
     }
 }
 

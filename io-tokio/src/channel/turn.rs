@@ -171,16 +171,12 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     }
 
     /// Ready if another turn is necessary. Otherwise both halves are woken when it is.
-    fn poll_ready(&mut self, now: Time) -> io::Result<Poll<()>> {
+    fn poll_ready(&mut self, now: Time) -> Poll<io::Result<()>> {
         let waker: Waker = self.waker.clone();
-        let context = &mut Context::from_waker(&waker);
-        if self.connection.poll_ready(context)?.is_ready() {
-            return Ok(Poll::Ready(()));
-        }
         // A sign of life that is due, and for which no block is free, is tried again.
         let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
         let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
-        self.connection.poll_time(messages, context)
+        self.connection.poll_ready(messages, &mut Context::from_waker(&waker))
     }
 }
 

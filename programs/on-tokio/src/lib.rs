@@ -31,7 +31,11 @@ where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     loop {
-        let echoing = echo(listener.accept().await?);
+        let echoing = match listener.accept().await {
+            // One client is rejected, for lack of descriptors.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            incoming => echo(incoming?),
+        };
         tokio::spawn(async move {
             if let Err(error) = echoing.await {
                 eprintln!("a connection has failed: {error}");

@@ -43,7 +43,12 @@ pub(crate) fn serve<D: DataPath>(
                     }
                 })),
                 Err(cmid_blocking::Error::TimedOut { .. }) => {}
-                Err(error) => return Err(failure(error).context("accepting")),
+                Err(error) if error.errno() == Errno::ENODEV => return Err(failure(error).context("accepting")),
+                // Such as too few descriptors: the request waits for them.
+                Err(error) => {
+                    report(failure(error).context("accepting"));
+                    thread::sleep(TICK);
+                }
             }
         }
         Ok(())
