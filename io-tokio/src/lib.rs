@@ -102,6 +102,8 @@ mod sim_runtime;
 mod sim_time;
 mod watch;
 
+#[cfg(feature = "hyper-util")]
+pub use channel::Connector;
 pub use channel::{ByteListener, ByteStream, Channel, Message};
 pub use cmid_io_common::ListenOptions;
 pub use cmid_proto as proto;
@@ -121,6 +123,6 @@ pub use sim_runtime::SimRuntime;
 pub use sim_time::advance_with_clock;
 
 /// The examples of README.md compile and run.
-#[cfg(all(doctest, feature = "sim", feature = "axum"))]
+#[cfg(all(doctest, feature = "axum", feature = "sim", feature = "tonic"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 64;
 /// connects as a [`Channel`]. A stream that waits for [`accept`](ByteListener::accept) shows its peer no sign of life.
 /// Dropping the listener rejects the peers whose streams it has not returned.
 ///
-/// With the feature `axum` it is an `axum::serve::Listener`: see README.md.
+/// With the feature `axum` it is an `axum::serve::Listener`, with `tonic` what its server serves: see README.md.
 ///
 /// ```no_run
 /// use cmid_tokio::proto::{datapath::DataPath, messages::MessagesConfig};

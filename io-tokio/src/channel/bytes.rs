@@ -126,3 +126,15 @@ impl<D: DataPath, O: Observer> AsyncWrite for ByteStream<D, O> {
         self.channel.poll_finish(context)
     }
 }
+
+/// The addresses of both sides: what `Request::remote_addr` of tonic returns.
+#[cfg(feature = "tonic")]
+impl<D: DataPath, O: Observer> tonic::transport::server::Connected for ByteStream<D, O> {
+    type ConnectInfo = tonic::transport::server::TcpConnectInfo;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        let connection = &self.channel.connection;
+        let (local_addr, remote_addr) = (connection.local_addr().ok(), connection.peer_addr().ok());
+        tonic::transport::server::TcpConnectInfo { local_addr, remote_addr }
+    }
+}

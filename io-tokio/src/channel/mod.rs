@@ -2,6 +2,8 @@
 
 mod byte_listener;
 mod bytes;
+#[cfg(feature = "hyper-util")]
+mod connector;
 mod large;
 mod message;
 mod open;
@@ -27,6 +29,8 @@ use crate::connection::Connection;
 use crate::watch::in_runtime;
 pub use byte_listener::ByteListener;
 pub use bytes::ByteStream;
+#[cfg(feature = "hyper-util")]
+pub use connector::Connector;
 use large::Reading;
 pub use message::Message;
 use wakers::{Half, Wakers};

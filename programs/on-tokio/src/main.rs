@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use cmid_tokio::Listener;
 use cmid_tokio::proto::datapath::DataPath;
+use cmid_tokio::proto::messages::MessagesConfig;
 use cmid_tokio::sim::{Clock, Config, Fabric};
+use cmid_tokio::{Connector, Listener, Options};
 use on_tokio::{channels, give_up, http, http_client, ping, serve};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 /// A drop waits for nobody. An emulated machine may stall for a part of a second.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -109,9 +110,8 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
         .map(|_| device.sibling())
         .map(|device| match (is_http, is_channel) {
             (true, _) => {
-                tokio::spawn(
-                    async move { http_client::post(http_client::connect(device, peer).await?, messages).await },
-                )
+                let connector = Connector::new(device, MessagesConfig::default(), Options::default());
+                tokio::spawn(http_client::post(connector, peer, messages))
             }
             (_, true) => tokio::spawn(channels::ping(device, peer, messages)),
             _ => tokio::spawn(ping(device, peer, messages)),
@@ -121,7 +121,7 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
         println!("{} bytes came back", client.await??);
     }
     if let Some(by_tcp) = by_tcp.filter(|_| is_http) {
-        println!("{} bytes came back by TCP", http_client::post(TcpStream::connect(by_tcp).await?, messages).await?);
+        println!("{} bytes came back by TCP", http_client::post(http_client::tcp(), by_tcp, messages).await?);
     }
     Ok(())
 }
