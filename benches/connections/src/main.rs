@@ -79,8 +79,8 @@ fn on_the_simulator(args: &Args) -> Result<()> {
     }
     let result = conclude(args, args.connections, &tally, begin.elapsed(), true);
     if let (Outcome::Server(served), false) = (&server, args.json) {
-        say!("the server:");
-        print_served(served);
+        say!("the server:")?;
+        print_served(served)?;
     }
     result
 }
@@ -149,7 +149,7 @@ fn one_round(
         Outcome::Client(tally) => conclude(args, plan.connections, &tally, begin.elapsed(), prints),
         Outcome::Server(served) => {
             if prints {
-                print_served(&served);
+                print_served(&served)?;
             }
             ensure!(served.ended == plan.connections, "{} of {} connections", served.ended, plan.connections);
             Ok(())

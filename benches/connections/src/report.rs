@@ -83,7 +83,7 @@ impl Report {
 
     pub(crate) fn print(&self, json: bool, virtual_time: bool) -> Result<()> {
         if json {
-            say!("{}", serde_json::to_string(self)?);
+            say!("{}", serde_json::to_string(self)?)?;
             return Ok(());
         }
         let clock = if virtual_time { ", in the fabric's time" } else { "" };
@@ -95,7 +95,7 @@ impl Report {
             "median us",
             "p99 us",
             "max us"
-        );
+        )?;
         for line in &self.phases {
             say!(
                 "{:<15} {:>11.2} {:>11.2} {:>11.2} {:>11.2} {:>11.2}",
@@ -105,11 +105,11 @@ impl Report {
                 line.median_us,
                 line.p99_us,
                 line.max_us
-            );
+            )?;
         }
         let steps: Vec<_> = self.phases.iter().map(|line| (line.name, line.histogram.as_slice())).collect();
         for line in histogram::text(&steps) {
-            say!("{line}");
+            say!("{line}")?;
         }
         say!(
             "{} of {} connections finished; {:.0} connected per second, {:.0} from creation to destruction",
@@ -117,12 +117,12 @@ impl Report {
             self.connections,
             self.connected_per_second,
             self.per_second
-        );
+        )?;
         for (reason, count) in &self.failed {
-            say!("{count} failed: {reason}");
+            say!("{count} failed: {reason}")?;
         }
         if self.unfinished + self.never_begun > 0 {
-            say!("{} not over at the deadline, {} never begun", self.unfinished, self.never_begun);
+            say!("{} not over at the deadline, {} never begun", self.unfinished, self.never_begun)?;
         }
         if virtual_time {
             let memory = self.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
@@ -130,24 +130,25 @@ impl Report {
                 "{:.2} s on the wall, {:.2} s of processor time, {memory} of memory at most",
                 self.wall_seconds,
                 self.cpu_seconds
-            );
+            )?;
         }
         Ok(())
     }
 }
 
 /// Prints the report of a server. Its clients report whether they were served.
-pub(crate) fn print_served(served: &Served) {
-    say!("{} connections came and went", served.ended);
+pub(crate) fn print_served(served: &Served) -> Result<()> {
+    say!("{} connections came and went", served.ended)?;
     for (reason, count) in &served.failed {
-        say!("{count} failed: {reason}");
+        say!("{count} failed: {reason}")?;
     }
     if let Some(reason) = &served.lost {
-        say!("it listened no longer: {reason}");
+        say!("it listened no longer: {reason}")?;
     }
     if served.unfinished > 0 {
-        say!("{} were not over at the end", served.unfinished);
+        say!("{} were not over at the end", served.unfinished)?;
     }
+    Ok(())
 }
 
 /// Whether the driver of this name uses a clock other than real time.

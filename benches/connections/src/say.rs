@@ -1,10 +1,10 @@
 //! Standard output.
 
-/// Prints a line. Ignores errors: a closed standard output does not stop the measurement.
+/// Prints a line. Returns the error of standard output, such as that of a full disk.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout().lock(), $($arg)*);
+        writeln!(std::io::stdout(), $($arg)*).map_err(|error| anyhow::anyhow!("standard output: {error}"))
     }};
 }

@@ -48,6 +48,17 @@ fn every_connection_is_counted_once_in_each_phase() {
 }
 
 #[test]
+fn the_disk_of_the_output_is_full() {
+    for arguments in [&["-c", "3"][..], &["-c", "3", "--json"]] {
+        let full = std::fs::File::create("/dev/full").expect("/dev/full");
+        let program = Command::new(env!("CARGO_BIN_EXE_cmtime")).args(arguments).stdout(full).output();
+        let Output { status, stderr, .. } = program.expect("the program starts");
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && said.contains("standard output: No space left on device"), "{said}");
+    }
+}
+
+#[test]
 fn the_table_names_the_phases() {
     let (succeeded, said) = cmtime(&["-c", "3"]);
     assert!(succeeded, "{said}");

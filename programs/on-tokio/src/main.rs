@@ -1,11 +1,11 @@
 //! Runs an echo server, clients, or both.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 use cmid_tokio::proto::datapath::DataPath;
 use cmid_tokio::proto::messages::MessagesConfig;
@@ -68,7 +68,7 @@ enum Device {
 }
 
 #[tokio::main]
-async fn main() -> io::Result<()> {
+async fn main() -> Result<()> {
     let args = Args::parse();
     match args.device {
         Device::Sim => {
@@ -78,16 +78,16 @@ async fn main() -> io::Result<()> {
         #[cfg(feature = "verbs")]
         Device::Verbs => run(&args, cmid_tokio::verbs::Verbs::open()?).await,
         #[cfg(not(feature = "verbs"))]
-        Device::Verbs => Err(io::Error::other("built without the feature `verbs`: there is only --device sim")),
+        Device::Verbs => bail!("built without the feature `verbs`: there is only --device sim"),
     }
 }
 
-async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
+async fn run<D: DataPath + 'static>(args: &Args, device: D) -> Result<()> {
     let (peer, messages, is_http, is_channel) = (args.address, args.messages, args.http, args.channel);
     let mut by_tcp = None;
     if args.part != Part::Ping {
-        let listener = Listener::bind(device.sibling(), peer)?;
-        let tcp = TcpListener::bind(args.tcp).await?;
+        let listener = Listener::bind(device.sibling(), peer).with_context(|| format!("listening on {peer}"))?;
+        let tcp = TcpListener::bind(args.tcp).await.with_context(|| format!("listening on {} by TCP", args.tcp))?;
         by_tcp = Some(tcp.local_addr()?);
         let serving = tokio::spawn(async move {
             match (is_http, is_channel) {
@@ -97,13 +97,13 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
             }
         });
         if args.part == Part::Serve {
-            return serving.await?;
+            return serving.await?.context("the server");
         }
     }
     for after in (0..args.drops).map(|number| Duration::from_millis(number.into())) {
-        let took = give_up(device.sibling(), peer, after).await?;
+        let took = give_up(device.sibling(), peer, after).await.context("a connect to be dropped")?;
         if took > AT_ONCE {
-            return Err(io::Error::other(format!("a connect was dropped after {after:?}, which took {took:?}")));
+            bail!("a connect was dropped after {after:?}, which took {took:?}");
         }
     }
     let clients: Vec<_> = (0..args.clients)
@@ -118,10 +118,12 @@ async fn run<D: DataPath + 'static>(args: &Args, device: D) -> io::Result<()> {
         })
         .collect();
     for client in clients {
-        println!("{} bytes came back", client.await??);
+        let bytes = client.await?.context("a client")?;
+        writeln!(io::stdout(), "{bytes} bytes came back").context("standard output")?;
     }
     if let Some(by_tcp) = by_tcp.filter(|_| is_http) {
-        println!("{} bytes came back by TCP", http_client::post(http_client::tcp(), by_tcp, messages).await?);
+        let bytes = http_client::post(http_client::tcp(), by_tcp, messages).await.context("the client on TCP")?;
+        writeln!(io::stdout(), "{bytes} bytes came back by TCP").context("standard output")?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Parser;
 use cmid_trace::Files;
 
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
     };
     // A lost trace is an error even if the pings succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
-    let errors: Vec<_> = [result, traced].into_iter().filter_map(Result::err).collect();
+    let said = say::LOST.get().map_or(Ok(()), |error| Err(anyhow!("standard output: {error}")));
+    let errors: Vec<_> = [result, traced, said].into_iter().filter_map(Result::err).collect();
     errors.iter().for_each(|error| drop(writeln!(io::stderr(), "rping: {error:#}")));
     if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

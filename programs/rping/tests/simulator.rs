@@ -35,6 +35,17 @@ fn the_demo() {
     shown.iter().for_each(|line| assert!(said.lines().any(|it| it == *line), "{line}"));
 }
 
+#[test]
+fn the_disk_of_the_output_is_full() {
+    for arguments in [&["-c", "-a", "10.0.0.2", "-C", "3", "-v"][..], &["demo"]] {
+        let full = std::fs::File::create("/dev/full").expect("/dev/full");
+        let program = Command::new(env!("CARGO_BIN_EXE_rping")).args(arguments).stdout(full).output();
+        let Output { status, stderr, .. } = program.expect("the program starts");
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && said.starts_with("rping: standard output: No space left"), "{said}");
+    }
+}
+
 /// The trace is written to a full disk.
 #[test]
 fn a_trace_that_is_lost_is_a_failure() {
