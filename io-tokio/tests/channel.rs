@@ -15,7 +15,7 @@ use cmid_tokio::proto::Transport;
 use cmid_tokio::proto::messages::{HEADER, MessagesConfig, NotSent};
 use cmid_tokio::sim::{Clock, SimDevice};
 use cmid_tokio::{ByteStream, Channel, Connection, Options};
-use common::channels::{CONFIG, CREDITS, channels};
+use common::channels::{CONFIG, CREDITS, channels, channels_with};
 use common::{LIMIT, World, attach, ends, server};
 use futures_util::{Sink, SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,29 +28,47 @@ async fn next(channel: &mut Channel<SimDevice>) -> Vec<u8> {
     ends(channel.recv()).await.unwrap().expect("a message").to_vec()
 }
 
+/// The number as bytes, as many as a message has at most and fewer.
+fn message(number: u16) -> Vec<u8> {
+    vec![number as u8; usize::from(number) % 49]
+}
+
+/// A task has each half of the client.
 #[tokio::test(start_paused = true)]
 async fn messages_of_each_length_arrive_in_order_in_both_directions_at_once() {
-    let [mut client, mut server] = channels(&World::paused()).await;
-    let echo = tokio::spawn(async move {
-        while let Some(message) = server.recv().await.unwrap() {
-            server.send(&message).await.unwrap();
-        }
-        server.close(LIMIT).await.unwrap();
-    });
-    let max = client.message_max();
-    assert_eq!(max, 48);
-    let message = |number: u16| vec![number as u8; usize::from(number) % (max + 1)];
-    for number in 0..MESSAGES {
-        client.send(&message(number)).await.unwrap();
-        if let Some(earlier) = number.checked_sub(3) {
-            assert_eq!(next(&mut client).await, message(earlier));
+    for windows in [[8, 8], [4, 4], [4, 200], [200, 4]] {
+        // The server lets messages go one by one, or almost all that it may have at once.
+        for held in [1, usize::from(windows[1]) - 3] {
+            let configs = windows.map(|window| MessagesConfig { window, ..CONFIG });
+            let [client, mut server] = channels_with(&World::paused(), configs).await;
+            assert_eq!(client.message_max(), 48);
+            let echo = tokio::spawn(async move {
+                let mut messages = Vec::new();
+                while let Some(message) = server.recv().await.unwrap() {
+                    server.send(&message).await.unwrap();
+                    messages.push(message);
+                    messages.truncate(messages.len() % held);
+                }
+                server.close(LIMIT).await.unwrap();
+            });
+            let (mut sink, mut stream) = client.split::<Vec<u8>>();
+            let send = tokio::spawn(async move {
+                for number in 0..MESSAGES {
+                    sink.send(message(number)).await.unwrap();
+                }
+                sink.close().await.unwrap();
+            });
+            let receive = tokio::spawn(async move {
+                for number in 0..MESSAGES {
+                    assert_eq!(stream.next().await.unwrap().unwrap()[..], message(number));
+                }
+                assert!(stream.next().await.is_none());
+            });
+            for task in [echo, send, receive] {
+                ends(task).await.unwrap();
+            }
         }
     }
-    for number in MESSAGES - 3..MESSAGES {
-        assert_eq!(next(&mut client).await, message(number));
-    }
-    ends(client.close(LIMIT)).await.unwrap();
-    ends(echo).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,30 +128,6 @@ async fn a_dropped_message_wakes_its_channel_only_if_the_peer_has_few_credits() 
     assert!(timeout(SHORT, server.recv()).await.is_err());
     for _ in 0..CREDITS {
         timeout(SHORT, client.send(b"x")).await.unwrap().unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_tasks_have_a_half_each() {
-    let [client, server] = channels(&World::paused()).await;
-    let tasks = [client, server].map(|channel| {
-        let (mut sink, mut stream) = channel.split::<Vec<u8>>();
-        let send = tokio::spawn(async move {
-            for number in 0..MESSAGES {
-                sink.send(number.to_be_bytes().to_vec()).await.unwrap();
-            }
-            sink.close().await.unwrap();
-        });
-        let receive = tokio::spawn(async move {
-            for number in 0..MESSAGES {
-                assert_eq!(stream.next().await.unwrap().unwrap()[..], number.to_be_bytes());
-            }
-            assert!(stream.next().await.is_none());
-        });
-        [send, receive]
-    });
-    for task in tasks.into_iter().flatten() {
-        ends(task).await.unwrap();
     }
 }
 

@@ -93,6 +93,14 @@ async fn a_drop_without_a_finish_is_an_error_after_the_messages_that_have_arrive
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_that_is_gone_before_it_has_read_a_large_message_is_an_error() {
+    let [mut client, server] = channels(&World::paused()).await;
+    client.send(&vec![7; 1 << 20]).await.unwrap();
+    drop(server);
+    assert_eq!(ends(client.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_the_peer_has_perhaps_not_received_is_an_error_of_finish() {
     let [mut client, server] = channels(&World::paused()).await;
     let drops = async {
@@ -124,7 +132,7 @@ async fn a_peer_whose_link_is_down_is_noticed_by_its_silence_or_by_a_send_that_f
     for sends in [0, 3] {
         let world = World::paused();
         // Fewer blocks than credits: three messages and a sign of life have them all.
-        let [mut client, mut server] = channels_with(&world, MessagesConfig { window: 4, ..CONFIG }).await;
+        let [mut client, mut server] = channels_with(&world, [MessagesConfig { window: 4, ..CONFIG }, CONFIG]).await;
         world.server.set_link(false);
         let begun = Instant::now();
         for _ in 0..sends {

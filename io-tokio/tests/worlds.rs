@@ -200,12 +200,12 @@ fn timers_are_in_the_time_of_the_host() {
     assert!((2000..2003).contains(&at.as_millis()), "{at:?}");
 }
 
-/// The trace of a world under faults.
+/// The trace and the chart of a world under faults.
 fn run(seed: u64) -> String {
     let mut world = World::logged(&Config { seed, ..Config::default() });
     talks(&mut world, 4);
     world.run(60 * SECOND);
-    world.trace()
+    world.trace() + &world.chart()
 }
 
 #[test]

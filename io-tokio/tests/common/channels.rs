@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_tokio::proto::ConnParam;
 use cmid_tokio::proto::messages::MessagesConfig;
 use cmid_tokio::sim::SimDevice;
 use cmid_tokio::{Channel, Options};
@@ -15,17 +16,17 @@ pub(crate) const CONFIG: MessagesConfig =
 /// The messages that a side can send before the other one has received any.
 pub(crate) const CREDITS: u8 = 6;
 
-/// The client's side, and the server's.
+/// The client's side, and the server's. A packet that met no receive would end the connection: it is not sent again.
 pub(crate) async fn channels(world: &World) -> [Channel<SimDevice>; 2] {
-    channels_with(world, CONFIG).await
+    channels_with(world, [CONFIG; 2]).await
 }
 
-/// With another configuration of the client.
-pub(crate) async fn channels_with(world: &World, config: MessagesConfig) -> [Channel<SimDevice>; 2] {
+/// With other configurations.
+pub(crate) async fn channels_with(world: &World, [to, from]: [MessagesConfig; 2]) -> [Channel<SimDevice>; 2] {
     let mut listener = world.listener();
-    let options = Options::default();
-    let connect = Channel::connect(world.client.device(), server(), config, &options);
-    let accept = async { Channel::accept(listener.accept().await?, CONFIG, &options).await };
+    let options = Options { param: ConnParam { rnr_retry_count: 0, ..ConnParam::default() }, ..Options::default() };
+    let connect = Channel::connect(world.client.device(), server(), to, &options);
+    let accept = async { Channel::accept(listener.accept().await?, from, &options).await };
     let (client, server) = tokio::try_join!(connect, accept).unwrap();
     [client, server]
 }
