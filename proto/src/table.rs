@@ -111,32 +111,27 @@ impl EventColumn {
     }
 }
 
+/// Defines the short names of the cells that lead to a state, so that a row fits on one line.
+macro_rules! states {
+    ($rule:ident: $($name:ident $state:ident),+) => {
+        $( pub(super) const $name: $rule = $rule::Go(State::$state); )+
+    };
+    ($rule:ident) => {
+        states! {
+            $rule:
+            Bnd Bound, ArG AddrResolving, Adr AddrResolved, RrG RouteResolving, Rte RouteResolved, Cng Connecting,
+            Rsp Responded, Rqd Requested, Acc Accepting, Con Connected, Dis Disconnecting, Clg Closing,
+            PCl PeerClosed, TmW TimeWait, Cls Closed, SqS SidrReqSent, SqR SidrReqReceived, SRs SidrResolved,
+            Fld Failed, Lis Listening, Rem Removed, Idl Idle
+        }
+    };
+}
+
 /// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod request_rules {
     use super::{RefuseReason, RequestRule, State};
-    pub(super) const Bnd: RequestRule = RequestRule::Go(State::Bound);
-    pub(super) const ArG: RequestRule = RequestRule::Go(State::AddrResolving);
-    pub(super) const Adr: RequestRule = RequestRule::Go(State::AddrResolved);
-    pub(super) const RrG: RequestRule = RequestRule::Go(State::RouteResolving);
-    pub(super) const Rte: RequestRule = RequestRule::Go(State::RouteResolved);
-    pub(super) const Cng: RequestRule = RequestRule::Go(State::Connecting);
-    pub(super) const Rsp: RequestRule = RequestRule::Go(State::Responded);
-    pub(super) const Rqd: RequestRule = RequestRule::Go(State::Requested);
-    pub(super) const Acc: RequestRule = RequestRule::Go(State::Accepting);
-    pub(super) const Con: RequestRule = RequestRule::Go(State::Connected);
-    pub(super) const Dis: RequestRule = RequestRule::Go(State::Disconnecting);
-    pub(super) const Clg: RequestRule = RequestRule::Go(State::Closing);
-    pub(super) const PCl: RequestRule = RequestRule::Go(State::PeerClosed);
-    pub(super) const TmW: RequestRule = RequestRule::Go(State::TimeWait);
-    pub(super) const Cls: RequestRule = RequestRule::Go(State::Closed);
-    pub(super) const SqS: RequestRule = RequestRule::Go(State::SidrReqSent);
-    pub(super) const SqR: RequestRule = RequestRule::Go(State::SidrReqReceived);
-    pub(super) const SRs: RequestRule = RequestRule::Go(State::SidrResolved);
-    pub(super) const Fld: RequestRule = RequestRule::Go(State::Failed);
-    pub(super) const Lis: RequestRule = RequestRule::Go(State::Listening);
-    pub(super) const Rem: RequestRule = RequestRule::Go(State::Removed);
-    pub(super) const Idl: RequestRule = RequestRule::Go(State::Idle);
+    states!(RequestRule);
     pub(super) const END: RequestRule = RequestRule::Go(State::Destroying);
     /// rdma_connect: a connection or a lookup.
     pub(super) const CnS: RequestRule = RequestRule::By { connected: State::Connecting, datagram: State::SidrReqSent };
@@ -206,28 +201,7 @@ pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod event_rules {
     use super::{EventRule, State};
-    pub(super) const Bnd: EventRule = EventRule::Go(State::Bound);
-    pub(super) const ArG: EventRule = EventRule::Go(State::AddrResolving);
-    pub(super) const Adr: EventRule = EventRule::Go(State::AddrResolved);
-    pub(super) const RrG: EventRule = EventRule::Go(State::RouteResolving);
-    pub(super) const Rte: EventRule = EventRule::Go(State::RouteResolved);
-    pub(super) const Cng: EventRule = EventRule::Go(State::Connecting);
-    pub(super) const Rsp: EventRule = EventRule::Go(State::Responded);
-    pub(super) const Acc: EventRule = EventRule::Go(State::Accepting);
-    pub(super) const Con: EventRule = EventRule::Go(State::Connected);
-    pub(super) const Dis: EventRule = EventRule::Go(State::Disconnecting);
-    pub(super) const Clg: EventRule = EventRule::Go(State::Closing);
-    pub(super) const PCl: EventRule = EventRule::Go(State::PeerClosed);
-    pub(super) const TmW: EventRule = EventRule::Go(State::TimeWait);
-    pub(super) const Cls: EventRule = EventRule::Go(State::Closed);
-    pub(super) const SqS: EventRule = EventRule::Go(State::SidrReqSent);
-    pub(super) const SqR: EventRule = EventRule::Go(State::SidrReqReceived);
-    pub(super) const SRs: EventRule = EventRule::Go(State::SidrResolved);
-    pub(super) const Fld: EventRule = EventRule::Go(State::Failed);
-    pub(super) const Lis: EventRule = EventRule::Go(State::Listening);
-    pub(super) const Rem: EventRule = EventRule::Go(State::Removed);
-    pub(super) const Idl: EventRule = EventRule::Go(State::Idle);
-    pub(super) const Rqd: EventRule = EventRule::Go(State::Requested);
+    states!(EventRule);
     pub(super) const ooo: EventRule = EventRule::Late;
     pub(super) const xxx: EventRule = EventRule::Fault;
 }

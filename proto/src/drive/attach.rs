@@ -128,10 +128,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         self.query_transport(id);
         let of = RequestOf { id, request: &Request::AttachQp, deadline: Time::NEVER };
         let part = self.core.first_part(self.now.get(), of).map_err(Error::from)?;
-        let mut attempt = Attempt { device: &mut self.device, id, is_made: false };
-        let made = create(attempt.device, Attaching::to(id));
-        attempt.is_made = made.is_ok();
-        drop(attempt);
+        let attempt = Attempt { of: &mut self.device, undo: Some(|device: &mut D| device.discard_qp(id)) };
+        let made = attempt.make(|device| create(device, Attaching::to(id)));
         // The request is made before the match on the result, which would copy the QP once more.
         if made.is_ok() {
             self.make_calls(part)?;
@@ -155,42 +153,39 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
     ) -> Result<(), Error> {
         self.core.would_refuse(self.now.get(), id, &Request::DetachQp, Time::NEVER)?;
-        let mut attempt = Detachment { drive: self, id, is_made: false };
-        let destroyed = destroy(&mut attempt.drive.device, id);
-        attempt.is_made = destroyed.is_ok();
-        drop(attempt);
+        let undo = |drive: &mut Self| {
+            if drive.device.has_qp(id) == Some(false) {
+                // It is not refused: the same request was checked before.
+                let _ = drive.request(id, Request::DetachQp, Time::NEVER);
+            }
+        };
+        let attempt = Attempt { of: self, undo: Some(undo) };
+        let destroyed = attempt.make(|drive| destroy(&mut drive.device, id));
         destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno, None))?;
         self.request(id, Request::DetachQp, Time::NEVER).map(drop)
     }
 }
 
-/// A creation by the application. Unless it is made, its drop destroys the QP, also in a panic.
-struct Attempt<'a, D: Device> {
-    device: &'a mut D,
-    id: IdKey,
-    is_made: bool,
+/// A creation or destruction by the application. Unless it succeeds, `undo` follows, also in a panic.
+struct Attempt<'a, T, F: FnOnce(&mut T)> {
+    of: &'a mut T,
+    undo: Option<F>,
 }
 
-impl<D: Device> Drop for Attempt<'_, D> {
-    fn drop(&mut self) {
-        if !self.is_made {
-            self.device.discard_qp(self.id);
+impl<T, F: FnOnce(&mut T)> Attempt<'_, T, F> {
+    fn make<Q, E>(mut self, attempt: impl FnOnce(&mut T) -> Result<Q, E>) -> Result<Q, E> {
+        let made = attempt(self.of);
+        if made.is_ok() {
+            self.undo = None;
         }
+        made
     }
 }
 
-/// A destruction by the application. Unless it is made, its drop records what the device knows, also in a panic.
-struct Detachment<'a, D: Device, P: Poller<D>, O: Observer> {
-    drive: &'a mut Drive<D, P, O>,
-    id: IdKey,
-    is_made: bool,
-}
-
-impl<D: Device, P: Poller<D>, O: Observer> Drop for Detachment<'_, D, P, O> {
+impl<T, F: FnOnce(&mut T)> Drop for Attempt<'_, T, F> {
     fn drop(&mut self) {
-        if !self.is_made && self.drive.device.has_qp(self.id) == Some(false) {
-            // It is not refused: the same request was checked before.
-            let _ = self.drive.request(self.id, Request::DetachQp, Time::NEVER);
+        if let Some(undo) = self.undo.take() {
+            undo(self.of);
         }
     }
 }

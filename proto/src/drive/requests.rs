@@ -336,19 +336,13 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             self.migrate_off_channel_of(id)?;
         }
         let number = RELEASED.fetch_add(1, Ordering::Relaxed);
-        let (released, channel) = match self.core.release(id) {
-            Ok(released) => released,
-            Err(refused) => {
-                self.record(Step::Release { id, number, result: Err(refused.into()) });
-                return Err(refused.into());
-            }
-        };
-        self.unregister(channel);
-        let handle = self.device.release(id, channel);
-        let handle =
-            handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno }));
-        self.record(Step::Release { id, number, result: handle.as_ref().map(drop).map_err(|&error| error) });
-        Ok(ReleasedId { released, handle: handle?, number })
+        let result = self.core.release(id).map_err(Error::from).and_then(|(released, channel)| {
+            self.unregister(channel);
+            let leak = |errno| Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno });
+            Ok(ReleasedId { released, handle: self.device.release(id, channel).map_err(leak)?, number })
+        });
+        self.record(Step::Release { id, number, result: result.as_ref().map(drop).map_err(|&error| error) });
+        result
     }
 
     /// Migrates the ids of requests off a listener's channel, to the channels that deliver their events.

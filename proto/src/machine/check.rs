@@ -33,6 +33,10 @@ impl Core {
         self.check_totals();
     }
 
+    fn undelivered_events(&self) -> impl Iterator<Item = &Stored> {
+        self.channels.iter().flat_map(|(_, channel)| &channel.events)
+    }
+
     fn is_due(&self, due: Due) -> bool {
         self.due.contains(&due)
     }
@@ -99,7 +103,7 @@ impl Core {
         }
         assert_eq!((id.undelivered, u32::from(id.requests)), (all, requests), "{key}: its undelivered events");
         assert!(id.state != State::Destroying || all == 0, "{key} is destroyed and has undelivered events");
-        let of_all = self.channels.iter().flat_map(|(_, channel)| &channel.events).filter(of_id).count();
+        let of_all = self.undelivered_events().filter(of_id).count();
         assert_eq!(of_all, all as usize, "{key}: an undelivered event is not where it is to be delivered");
     }
 
@@ -130,19 +134,17 @@ impl Core {
         assert!(!joining || !matches!(id.state, State::Removed | State::Destroying), "{key} will never be answered");
         let held_up = group.owed > 0 || self.is_due(Due::Leave(group.id, key));
         assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
-        let mut events = self.channels.iter().flat_map(|(_, channel)| &channel.events);
-        let undelivered = events.any(|stored| stored.of.group == Some(key));
+        let undelivered = self.undelivered_events().any(|stored| stored.of.group == Some(key));
         assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
     }
 
     fn check_totals(&self) {
-        let events = self.channels.iter().flat_map(|(_, channel)| &channel.events);
-        let of_device: u32 = events.map(|stored| u32::from(stored.of_device())).sum();
+        let of_device: u32 = self.undelivered_events().map(|stored| u32::from(stored.of_device())).sum();
         assert_eq!(of_device, self.undelivered, "events that count against the limit");
         let with_data = |stored: &&Stored| stored.data.is_some();
         let ended = self.channels.iter().filter_map(|(_, channel)| channel.ended.as_ref().map(|(_, stored)| stored));
         let ended = ended.filter(with_data).count();
-        let events = self.channels.iter().flat_map(|(_, channel)| &channel.events).filter(with_data).count();
+        let events = self.undelivered_events().filter(with_data).count();
         assert_eq!(self.data.len(), events + ended, "data that no event has");
         let nearest = self.ids.iter().map(|(key, id)| (id.due(), key)).min().filter(|&(due, _)| due != Time::NEVER);
         assert_eq!(self.deadlines.first(), nearest, "the nearest deadline");
