@@ -1,10 +1,11 @@
 //! Replicas as processes of this machine, for `replog torture` and `replog bench`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::ValueEnum as _;
 use replog::protocol::ReplicaId;
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,6 +15,9 @@ use crate::torture::Site;
 
 /// The ports of the replicas: for each other, and for clients.
 const PORTS: [u16; 2] = [7500, 7600];
+
+/// The port that tells another such program that those of the replicas are in use.
+const CLAIM: u16 = 7599;
 
 /// The number of replicas.
 const MEMBERS: usize = 3;
@@ -27,11 +31,19 @@ pub(crate) struct Processes {
     election_timeout: u64,
     folder: tempfile::TempDir,
     children: [Option<Child>; MEMBERS],
+    _claim: TcpListener,
 }
 
 impl Processes {
     /// Starts replicas with this number of reactors.
     pub(crate) fn start(local: &Local, transport: Transport, reactors: u8) -> Result<Self> {
+        let claim = SocketAddr::new(local.address, CLAIM);
+        let claim = TcpListener::bind(claim).map_err(|error| match error.kind() == ErrorKind::AddrInUse {
+            true => {
+                anyhow!("another `replog torture` or `replog bench` is at {claim}: wait, or select another --address")
+            }
+            false => replog::explain_bind(&error, claim),
+        })?;
         let mut processes = Processes {
             transport,
             reactors,
@@ -39,6 +51,7 @@ impl Processes {
             election_timeout: local.election_timeout,
             folder: tempfile::tempdir()?,
             children: Default::default(),
+            _claim: claim,
         };
         (0..MEMBERS).try_for_each(|id| processes.start_replica(id))?;
         Ok(processes)

@@ -69,7 +69,7 @@ impl<L: Polled> Replica<L> {
     ) -> Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN)?);
-        let (store, saved) = Store::open(options.folder, Arc::clone(&waker))?;
+        let (store, saved) = Store::open(options.folder, options.id, Arc::clone(&waker))?;
         let links = connect(poll.registry(), &waker)?;
         let clients = Clients::new(clients, poll.registry())?;
         let memory = Memory::default();

@@ -7,17 +7,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use mio::Waker;
 use redb::{Database, ReadableTable as _, TableDefinition};
 
-use crate::protocol::{Ballot, Batch, Record};
+use crate::protocol::{Ballot, Batch, Record, ReplicaId};
 
 /// The records, by index.
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 /// The ballot: the term, and the vote if there is one.
 const BALLOT: TableDefinition<'_, (), (u64, Option<u64>)> = TableDefinition::new("ballot");
+
+/// The number of the replica.
+const REPLICA: TableDefinition<'_, (), u64> = TableDefinition::new("replica");
 
 /// The thread that stores batches.
 #[derive(Debug)]
@@ -37,11 +40,11 @@ pub struct Saved {
 }
 
 impl Store {
-    /// Opens the database in a folder, or creates it. `waker` ends the poll of the loop when a batch is stored.
+    /// Opens the database of a replica in a folder, or creates it. `waker` ends the poll of the loop when a batch is stored.
     ///
     /// # Errors
     /// The error text is one line with a remedy.
-    pub fn open(folder: &Path, waker: Arc<Waker>) -> Result<(Self, Saved)> {
+    pub fn open(folder: &Path, id: ReplicaId, waker: Arc<Waker>) -> Result<(Self, Saved)> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}: select another --folder", folder.display()))?;
         let path = folder.join("log.redb");
@@ -49,6 +52,9 @@ impl Store {
             create(folder, &path).map_err(|error| explain(error, folder))?;
         }
         let database = Database::open(&path).map_err(|error| explain(error.into(), folder))?;
+        let owner = claim(&database, id).map_err(|error| explain(error, folder))?;
+        let other = || format!("{} is of replica {owner}: give --id {owner}, or another --folder", folder.display());
+        ensure!(owner == id, other());
         let saved = load(&database).map_err(|error| explain(error, folder))?;
         let ((batches, to_store), (done, stored)) = (channel::<Batch>(), channel());
         let folder = folder.to_owned();
@@ -123,6 +129,18 @@ fn create(folder: &Path, path: &Path) -> Result<(), redb::Error> {
     }
     // A vote that is stored must not go with the name of its file.
     Ok(File::open(folder)?.sync_all()?)
+}
+
+/// Returns the replica that the database belongs to: this one if it is new. Two replicas with one vote could elect two leaders.
+#[allow(clippy::result_large_err, reason = "an error is the last thing that happens")]
+fn claim(database: &Database, id: ReplicaId) -> Result<ReplicaId, redb::Error> {
+    let transaction = database.begin_write()?;
+    let stored = transaction.open_table(REPLICA)?.get(())?.map(|owner| owner.value() as usize);
+    if stored.is_none() {
+        transaction.open_table(REPLICA)?.insert((), id as u64)?;
+    }
+    transaction.commit()?;
+    Ok(stored.unwrap_or(id))
 }
 
 #[allow(clippy::result_large_err, reason = "an error is the last thing that happens")]

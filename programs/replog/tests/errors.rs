@@ -70,6 +70,23 @@ fn a_port_is_in_use() {
     assert!(serve_fails("127.0.0.1:0", &addr).contains("select another port"));
 }
 
+/// The address of the first of two replicas is in use, so both end after they have opened the folder.
+#[test]
+fn a_folder_belongs_to_another_replica() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let addr = taken.local_addr().expect("an address").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("text");
+    let serve = |id| {
+        let addresses = ["--replica", &addr, "--replica", &addr, "--client", "127.0.0.1:0", "--transport", "tcp"];
+        fails(&[&["serve", "--id", id, "--folder", folder][..], &addresses].concat())
+    };
+    assert!(serve("1").contains("is in use"));
+    let said = serve("0");
+    assert!(said.contains("is of replica 1: give --id 1, or another --folder"), "{said}");
+    assert!(serve("1").contains("is in use"));
+}
+
 #[test]
 fn an_address_is_of_another_machine() {
     // An address for documentation (RFC 5737).

@@ -29,6 +29,10 @@ fn records_survive_kills_and_pauses_and_no_replica_survives_the_program() {
     let mut killed = Command::new(env!("CARGO_BIN_EXE_replog"));
     let mut killed = killed.args(TORTURE).arg("1000").stdout(Stdio::null()).spawn().expect("the program starts");
     wait(true);
+    let second =
+        Command::new(env!("CARGO_BIN_EXE_replog")).args(TORTURE).arg("3").output().expect("the program starts");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("another `replog torture`"), "{said}");
     killed.kill().and_then(|()| killed.wait()).expect("it is killed");
     wait(false);
 }
