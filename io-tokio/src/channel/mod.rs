@@ -226,7 +226,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             while self.recv().await?.is_some() {}
             Ok(())
         };
-        in_runtime(|| timeout(limit, exchange))?.await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+        let late = || format!("the peer has not finished within {limit:?}");
+        let closed = in_runtime(|| timeout(limit, exchange))?.await;
+        closed.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, late())))
     }
 
     fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Message<D::Piece>>>> {

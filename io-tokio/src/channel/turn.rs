@@ -39,7 +39,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         loop {
             while let Some(polled) = self.connection.take_completions(&mut some)? {
                 if polled == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has gone unfinished"));
                 }
                 has_happened = true;
                 for completion in &some[..polled] {
