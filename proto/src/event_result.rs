@@ -85,6 +85,16 @@ impl Event {
         Status::of(self.kind, self.status)
     }
 
+    /// Returns the reason of a REJECTED. `None` for other events, and on an iWARP device, where the status of a
+    /// REJECTED is an errno.
+    #[must_use]
+    pub const fn reject_code(&self) -> Option<RejectCode> {
+        match self.meaning() {
+            Status::Reject(code) => Some(code),
+            Status::Success | Status::Errno(_) | Status::Other(_) => None,
+        }
+    }
+
     /// Returns the event if its [`result`](Event::result) is a success.
     ///
     /// # Errors
