@@ -71,11 +71,6 @@ pub trait DeviceLayer {
         self.inner_mut().call(call, private_data)
     }
 
-    /// As [`Device::transport`].
-    fn on_transport(&mut self, id: IdKey) -> Option<Transport> {
-        self.inner_mut().transport(id)
-    }
-
     /// As [`Device::release`].
     ///
     /// # Errors
@@ -93,7 +88,7 @@ impl<A: DeviceLayer> Device for A {
     type Handle = A::Handle;
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
-        self.on_transport(id)
+        self.inner_mut().transport(id)
     }
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {

@@ -162,6 +162,11 @@ impl Id {
         self.owed == 0 && !self.facts.contains(Facts::AWAITS_ANSWER)
     }
 
+    /// Whether its destruction has waited and is due.
+    pub(crate) fn is_to_go(&self) -> bool {
+        self.state == State::Destroying && self.is_free()
+    }
+
     /// Whether the id is that of a request that is not accepted. The kernel reports no events of such an id
     /// (`ucma_event_handler`), so after its migration the new channel has none of them.
     pub(crate) fn is_request(&self) -> bool {

@@ -108,7 +108,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                     unread = unread.saturating_sub(1);
                     let read = self.read(channel);
                     left -= usize::from(read != Read::Nothing);
-                    unreadable = unreadable.or(Some(channel).filter(|_| read == Read::Failed));
+                    if read == Read::Failed {
+                        unreadable = unreadable.or(Some(channel));
+                    }
                 }
             }
         }
@@ -135,6 +137,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 NextOf::Read => {}
             }
             let child = self.begin_read(on)?;
+            self.arm(on);
             let raw = match self.device.fetch(on, child) {
                 Ok(raw) => raw?,
                 Err(errno) => {
@@ -169,6 +172,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Reads a private channel once. Its event is not taken from it by the application.
     fn read(&mut self, channel: ChannelKey) -> Read {
         let Some(child) = self.begin_read(channel) else { return Read::Nothing };
+        self.arm(channel);
         let raw = match self.device.fetch(channel, child) {
             Ok(Some(raw)) => raw,
             Ok(None) => return Read::Nothing,
@@ -187,9 +191,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     fn begin_read(&mut self, channel: ChannelKey) -> Option<IdKey> {
         let child = self.core.begin_read(channel);
         self.record(Step::WantsEvent { channel, child });
-        match child {
-            Some(_) => self.arm(channel),
-            None => self.is_not_wanted(channel),
+        if child.is_none() {
+            self.is_not_wanted(channel);
         }
         child
     }

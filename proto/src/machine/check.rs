@@ -56,8 +56,7 @@ impl Core {
         assert!(moves || (id.move_deadline, id.move_to) == (Time::NEVER, None), "{key} is to migrate and does not");
         assert!(!moves || id.owed > 0 || self.is_due(Due::Migrate(key)), "{key} is to migrate and nothing holds it up");
         let is_queued = self.children.contains(&key) || self.is_due(Due::Destroy(key));
-        let is_to_go = id.state == State::Destroying && id.is_free();
-        assert!(!is_to_go || is_queued, "{key} is to be destroyed and nothing holds it up");
+        assert!(!id.is_to_go() || is_queued, "{key} is to be destroyed and nothing holds it up");
         let answers = id.rare.contains(Rare::DISCONNECT_DUE);
         let is_answered = id.state == State::Closing && self.is_due(Due::Disconnect(key));
         assert!(!answers || is_answered, "{key} owes its peer a disconnect and nothing holds it up");

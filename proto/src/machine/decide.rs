@@ -11,7 +11,6 @@ use crate::key::IdKey;
 use crate::refuse_reason::RefuseReason;
 use crate::request::Request;
 use crate::request_kind::RequestKind;
-use crate::state::State;
 use crate::table;
 use crate::time::Time;
 
@@ -43,7 +42,7 @@ impl Core {
         };
         if !matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
             self.check_rules(now, of, request_kind, id, cell)?;
-        } else if id.state == State::Destroying && id.is_free() {
+        } else if id.is_to_go() {
             // A second destruction is possible only while the first one waits for acks or for an answer.
             return Err(RefuseReason::Busy(RequestKind::Destroy));
         }

@@ -51,7 +51,7 @@ impl Core {
 
     /// Continues a destruction after the last ack, or after the answer to a connect.
     pub(super) fn continue_destroy(&mut self, key: IdKey) {
-        if self.ids.get(key).is_some_and(|id| id.state == State::Destroying && id.is_free()) {
+        if self.is_to_be_destroyed(key) {
             self.set_deadline(key, Time::NEVER);
             self.due.push_back(Due::Destroy(key));
         }

@@ -123,10 +123,10 @@ impl Core {
 
     /// Changes all memberships of an id.
     pub(super) fn change_groups(&mut self, key: IdKey, change: impl Fn(&mut Group)) {
-        let mut at = self.ids.get(key).and_then(|id| id.groups);
-        if at.is_none() {
+        let Some(id) = self.ids.get(key).filter(|id| id.groups.is_some() || id.join_deadline != Time::NEVER) else {
             return;
-        }
+        };
+        let mut at = id.groups;
         while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
             change(group);
             at = group.next;
@@ -197,16 +197,14 @@ impl Core {
     fn forget_group(&mut self, key: IdKey, group: GroupKey) {
         self.discard_events_of(key, group);
         let Some(next) = self.groups.remove(group).map(|gone| gone.next) else { return };
-        let before = self.find_group(key, |record| record.next == Some(group));
-        match before.and_then(|before| self.groups.get_mut(before)) {
-            Some(before) => before.next = next,
-            None => {
-                if let Some(id) = self.ids.get_mut(key) {
-                    id.groups = next;
-                }
-            }
+        if let Some(id) = self.ids.get_mut(key).filter(|id| id.groups == Some(group)) {
+            id.groups = next;
         }
-        self.set_join_deadline(key);
+        self.change_groups(key, |before| {
+            if before.next == Some(group) {
+                before.next = next;
+            }
+        });
     }
 
     /// Discards the undelivered events of a group, as the kernel does for a group that is left

@@ -3,9 +3,8 @@
 use super::Core;
 use super::begun::{Begun, Following, Part, done};
 use crate::errno::Errno;
-use crate::id::Rare;
+use crate::id::{Id, Rare};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::state::State;
 
 /// A call that is due, if its reason still holds when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,8 +86,8 @@ impl Core {
         }
     }
 
-    fn is_to_be_destroyed(&self, id: IdKey) -> bool {
-        self.ids.get(id).is_some_and(|id| id.state == State::Destroying && id.is_free())
+    pub(super) fn is_to_be_destroyed(&self, id: IdKey) -> bool {
+        self.ids.get(id).is_some_and(Id::is_to_go)
     }
 
     /// Continues a migration after the last ack.

@@ -24,16 +24,6 @@ pub enum WaitsFor {
     Event(RequestKind),
 }
 
-impl fmt::Display for WaitsFor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WaitsFor::Call => f.write_str("a device call"),
-            WaitsFor::Acks(request_kind) => write!(f, "acks, to {request_kind}"),
-            WaitsFor::Event(request_kind) => write!(f, "the event of {request_kind}"),
-        }
-    }
-}
-
 /// The contents of a core in numbers ([`Core::summary`]). Its text is one line for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -110,9 +100,8 @@ impl Core {
 
     fn waiting_for(&self, key: IdKey, id: &Id) -> Option<WaitsFor> {
         let is_ready = id.rare.contains(Rare::MOVES) && id.owed == 0;
-        let is_to_go = id.state == State::Destroying && id.is_free();
         let is_to_leave = self.memberships(key).any(|(_, group)| group.leaving && group.owed == 0);
-        if is_ready || is_to_go || is_to_leave || id.rare.contains(Rare::DISCONNECT_DUE) {
+        if is_ready || id.is_to_go() || is_to_leave || id.rare.contains(Rare::DISCONNECT_DUE) {
             Some(WaitsFor::Call)
         } else if id.state == State::Destroying && id.owed == 0 {
             Some(WaitsFor::Event(RequestKind::Connect))
