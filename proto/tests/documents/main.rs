@@ -9,4 +9,7 @@ mod memory;
 mod messages;
 mod redial;
 mod reregistration;
+#[path = "../memory/rules.rs"]
+#[allow(dead_code, reason = "the removals, and what the tables do not show")]
+mod rules;
 mod tables;

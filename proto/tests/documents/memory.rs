@@ -17,7 +17,8 @@ fn memory_md_is_what_the_tables_and_the_machine_say() {
 fn render() -> String {
     let mut text = String::from(
         "# The life of memory\n\nRendered by `cargo xtask diagrams`: the first two tables and the diagrams from \
-         `proto/src/memory/rules.rs`, the rest by running `Region` of `proto/src/memory/region.rs`; do not edit.\n\n\
+         `proto/src/memory/rules.rs`, the rest from \
+         `proto/tests/memory/rules.rs`, which `Region` is tested against in each case; do not edit.\n\n\
          A cell is the next state (· : the same state), or in italics the reason of a refusal, which changes nothing. \
          Empty: no such call is under way, so the driver gets a fault, and nothing changes.\n\n## Memory regions\n\n\
          After a removal of the device, *unusable* replaces *registered* as the next state.\n\n",

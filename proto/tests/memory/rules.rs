@@ -14,26 +14,28 @@ pub(crate) enum Left {
     Neither,
 }
 
-/// The results of `ibv_rereg_mr` with errno, and which registration each leaves: with an unknown provider, and with a
-/// provider that checks before it changes anything.
-pub(crate) const REPLIES: [(i32, Errno, Left, Left); 16] = [
-    (0, Errno::EIO, New, New), // errno is left over from something else
-    (-1, Errno::EINVAL, Old, Old),
-    (-2, Errno::ENOMEM, Old, Old),
-    (-3, Errno::ENOMEM, New, New),
-    (-4, Errno::EOPNOTSUPP, Old, Old),
-    (-4, Errno::EINVAL, Old, Old),
-    (-4, Errno::ENOMEM, Neither, Old),
-    (-4, Errno::EBUSY, Neither, Old),
-    (-4, Errno::ENOENT, Neither, Old),
-    (-4, Errno::EACCES, Neither, Old),
-    (-4, Errno::EIO, Neither, Old),
-    (-5, Errno::ENOMEM, Neither, Old),
-    (-5, Errno::EINVAL, Neither, Old),
-    (-5, Errno::EOPNOTSUPP, Neither, Old),
-    (-6, Errno::EIO, Neither, Neither),
-    (1, Errno::EOPNOTSUPP, Neither, Neither),
-];
+/// A result of `ibv_rereg_mr` with errno, and which registration it leaves: with an unknown provider, and with a provider
+/// that checks before it changes anything.
+pub(crate) type Reply = (i32, Errno, Left, Left);
+
+/// After a success errno is left over from something else.
+pub(crate) const ERRNOS: [Errno; 7] =
+    [Errno::EOPNOTSUPP, Errno::EINVAL, Errno::ENOMEM, Errno::EBUSY, Errno::ENOENT, Errno::EACCES, Errno::EIO];
+
+/// Each documented result, and two others, with each errno.
+pub(crate) fn replies() -> impl Iterator<Item = Reply> {
+    [0, -1, -2, -3, -4, -5, -6, 1].into_iter().flat_map(|code| ERRNOS.map(|errno| reply(code, errno)))
+}
+
+fn reply(code: i32, errno: Errno) -> Reply {
+    let (unknown, checking) = match (code, errno) {
+        (0 | -3, _) => (New, New),
+        (-1 | -2, _) | (-4, Errno::EOPNOTSUPP | Errno::EINVAL) => (Old, Old),
+        (-4 | -5, _) => (Neither, Old),
+        _ => (Neither, Neither),
+    };
+    (code, errno, unknown, checking)
+}
 
 pub(crate) const FLAG_TRANSLATION: u32 = 1;
 pub(crate) const FLAG_PD: u32 = 2;
@@ -52,14 +54,14 @@ pub(crate) enum Fallback {
 
 pub(crate) const FALLBACKS: [Fallback; 9] = [
     Fallback::NotWanted,
-    Fallback::CannotRegister,
     Fallback::Succeeds,
-    Fallback::OldLost(Errno::EIO),
-    Fallback::OldLost(Errno::ENOMEM),
+    Fallback::CannotRegister,
     Fallback::OldKept(Errno::EBUSY),
     Fallback::OldKept(Errno::EINVAL),
     Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EBUSY),
     Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EIO),
+    Fallback::OldLost(Errno::EIO),
+    Fallback::OldLost(Errno::ENOMEM),
 ];
 
 /// When the device is removed. A removal before the request is no case, because the request is then refused.
@@ -79,7 +81,7 @@ pub(crate) const REMOVALS: [Removal; 5] =
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) flags: u32,
-    pub(crate) reply: (i32, Errno, Left, Left),
+    pub(crate) reply: Reply,
     pub(crate) checks_first: bool,
     pub(crate) fallback: Fallback,
     pub(crate) removal: Removal,
