@@ -66,11 +66,11 @@ pub enum Refused {
     Full(&'static str),
 }
 
-debug_in_words!(Refused, Failure, FailureCause, Fault, Error);
+debug_in_words!(Refused, AckError, Failure, FailureCause, Fault, Error);
 
 /// An ack token that the core does not accept: it is of another core, or its id is destroyed. Pass the token of another
 /// core to that core.
-#[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the ack token of {} is not valid here: the id is gone, or it is of another core", .ack_token.owner())]
 #[must_use = "the core of the ack token still waits for this ack"]
 pub struct AckError {

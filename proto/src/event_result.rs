@@ -7,6 +7,7 @@ use crate::errno::Errno;
 use crate::event::{Event, EventKind, RawEvent};
 use crate::key::{GroupKey, IdKey};
 use crate::reject_code::RejectCode;
+use crate::words::debug_in_words;
 
 /// The status of an event by its meaning (rdma_get_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,16 +66,7 @@ impl fmt::Display for EventError {
     }
 }
 
-/// Writes the errno and the event in words, because a `main` that returns this error prints its [`Debug`](fmt::Debug)
-/// form.
-impl fmt::Debug for EventError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventError")
-            .field("errno", &self.errno)
-            .field("event", &format_args!("{}", self.event))
-            .finish()
-    }
-}
+debug_in_words!(EventError);
 
 impl core::error::Error for EventError {}
 

@@ -1,7 +1,7 @@
 //! Values by their text: `FromStr`, and with the feature `serde` in files.
 
 /// A text that no value of the type has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not {0}")]
 pub struct ParseError(pub(crate) &'static str);
 

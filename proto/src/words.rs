@@ -16,6 +16,8 @@ macro_rules! debug_in_words {
 }
 pub(crate) use debug_in_words;
 
+debug_in_words!(crate::datapath::DrainError, crate::datapath::Overrun, crate::text::ParseError);
+
 /// Implements `From` by a function or closure.
 macro_rules! converts {
     ($($from:ty => $to:ty: $convert:expr;)+) => {

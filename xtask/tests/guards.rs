@@ -63,6 +63,15 @@ fn the_public_names_of_the_core_are_few() {
     falls("names at the root", exports.map(|list| list.matches(',').count() + 1).sum(), NAMES);
 }
 
+/// A `main` that returns an error prints its Debug form, which is its text (`debug_in_words`).
+#[test]
+fn no_error_of_the_core_derives_debug() {
+    let texts: String = files("proto/src", "rs").into_iter().map(|(_, text)| text).collect();
+    let derives = texts.lines().filter(|line| line.starts_with("#[derive(") && line.contains("thiserror::Error"));
+    let (derived, in_words): (Vec<_>, Vec<_>) = derives.partition(|line| line.contains("Debug"));
+    assert!(derived.is_empty() && in_words.len() > 20, "{derived:?}, {in_words:?}");
+}
+
 /// The commands on the left of the pipes of a script, by their first words.
 fn piped(script: &str) -> Vec<String> {
     let code = script.replace("\\\n", " ").replace("|\n", "| ").replace("$((", "");

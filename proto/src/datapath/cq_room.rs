@@ -11,7 +11,7 @@ pub struct CqRoom {
 }
 
 /// A CQ is too small for the work queues that would use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{wanted} more work requests would overrun the CQ of depth {depth}, which has {reserved} already")]
 pub struct Overrun {
     /// The depth of the CQ, in completions.

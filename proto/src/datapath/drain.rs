@@ -49,7 +49,7 @@ pub enum Draining {
 }
 
 /// The QP is not drained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrainError {
     /// The QP still works: its id is to be disconnected first.

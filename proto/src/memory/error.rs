@@ -7,7 +7,7 @@ use crate::memory::{Code, MemoryReason, MemoryRequest, MrState, PdState, Valid};
 use crate::words::{Because, converts, debug_in_words};
 
 /// The request is not legal now. Nothing has changed and no call was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{request} {target}: {reason}")]
 pub struct MemoryRefused {
     /// The refused request.
@@ -79,7 +79,7 @@ impl MemoryReason {
 }
 
 /// The request was legal, and a device call failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{step}{errno}; {valid}")]
 pub struct MemoryFailure {
     /// The call that failed.
@@ -141,7 +141,7 @@ pub enum MemoryError {
     Fault(MemoryFault),
 }
 
-debug_in_words!(MemoryError);
+debug_in_words!(MemoryError, MemoryFailure, MemoryFault, MemoryReason, MemoryRefused);
 
 converts! {
     MemoryRefused => MemoryError: MemoryError::Refused;
@@ -200,7 +200,7 @@ impl MemoryError {
 }
 
 /// The driver reported an outcome of a call that is not under way. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("an outcome of {outcome} for {target}")]
 pub struct MemoryFault {
     /// The call.

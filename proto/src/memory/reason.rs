@@ -1,7 +1,7 @@
 //! The reasons for refusals.
 
 /// The rule that a refused request breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryReason {
     /// Another call of this MR or PD is under way.

@@ -3,9 +3,11 @@
 use core::time::Duration;
 
 use super::header::VERSION;
+use super::hello::HelloError;
+use crate::words::debug_in_words;
 
 /// Why the connection has failed: the peer breaks the protocol, or is gone. Close the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessagesError {
     /// A packet is shorter than a header; its bytes.
@@ -64,7 +66,7 @@ pub enum MessagesError {
 }
 
 /// Why a message cannot be sent now. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSent {
     /// The peer has no receive free: send it after a later [`Messages::receive`](super::Messages::receive).
@@ -82,3 +84,5 @@ pub enum NotSent {
     #[error("the exchange of messages is closed")]
     Closed,
 }
+
+debug_in_words!(HelloError, MessagesError, NotSent);

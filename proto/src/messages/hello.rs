@@ -41,7 +41,7 @@ pub(super) struct Hello {
 }
 
 /// Why two sides cannot exchange messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum HelloError {
     /// The private data is too short, or of another program.
