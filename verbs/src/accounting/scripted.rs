@@ -338,21 +338,36 @@ impl Drop for Srq {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_poll_ends_although_the_completions_of_the_application_s_own_qp_keep_coming() {
-        let (pd, mut cq) = (Pd::new(), Cq::new(8));
-        let caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+    /// A QP with `count` sends in flight that name key 5, and its CQ of depth 8. Returns what completes.
+    fn in_flight(count: u64) -> (Pd, Cq, Qp, Vec<Completion>) {
+        let (pd, cq) = (Pd::new(), Cq::new(8));
+        let caps = Caps { max_send_wr: 7, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
         let mut qp = Qp::create(&pd, [&cq; 2], None, caps, false).expect("room");
         let request = Request { wr_id: 1, lkeys: &[5], opcode: WcOpcode::SEND, flags: SendFlags::SIGNALED };
-        assert!(qp.post(false, &request, false).is_some());
+        let tokens = (0..count).map(|at| qp.post(at == 7, &request, false).expect("room"));
+        let completions = tokens.map(|wr_id| Completion { wr_id, ..Completion::default() }).collect();
+        (pd, cq, qp, completions)
+    }
+
+    #[test]
+    fn a_poll_ends_although_the_completions_of_the_application_s_own_qp_keep_coming() {
+        let (pd, mut cq, qp, _) = in_flight(1);
         drop(qp);
-        (0..20).for_each(|_| cq.complete(Completion { wr_id: 1 << 63, ..Completion::default() }));
-        // What the queue has room for. Behind it there may be something of the QP.
-        for left in [12, 4] {
+        (0..40).for_each(|_| cq.complete(Completion { wr_id: 1 << 63, ..Completion::default() }));
+        // What the queue has room for, and once more. Behind it there may be something of the QP.
+        for left in [28, 16, 4] {
             assert_eq!((cq.poll(&mut [Completion::default(); 4]), cq.completions()), (Ok(0), left));
             assert!(pd.names(5));
         }
         assert_eq!((cq.poll(&mut [Completion::default(); 4]), cq.completions()), (Ok(0), 0));
         assert!(!pd.names(5));
+    }
+
+    #[test]
+    fn a_poll_empties_a_cq_that_is_full_of_what_a_destroyed_qp_has_left() {
+        let (pd, mut cq, qp, completions) = in_flight(8);
+        completions.into_iter().for_each(|completion| cq.complete(completion));
+        drop(qp);
+        assert_eq!((cq.poll(&mut [Completion::default(); 4]), pd.names(5)), (Ok(0), false));
     }
 }

@@ -125,7 +125,7 @@ impl Cq {
 impl CompletionQueue for Cq {
     /// Completions of a destroyed QP are dropped. Some devices remove them from the queue. When a call finds the queue
     /// empty, work of destroyed QPs no longer pins memory; the call also deregisters each [`Mr`](crate::Mr) that was dropped
-    /// while such work pinned it. A call drops at most as many completions as the queue has room for.
+    /// while such work pinned it. A call ends when it has dropped more completions than the queue has room for.
     ///
     /// # Errors
     /// `EIO` if the provider fails, or completes a work request that was not posted, twice, or out of order. The other

@@ -6,6 +6,7 @@ use cmid_sim::{Change, Completion, Left, Mw, Remote, ReregFault, Resource};
 
 use super::*;
 use crate::common::{Equipment, Pair};
+use crate::iwarp;
 
 /// A generator of its own, so that the simulator's choices are not the test's.
 struct Dice(u64);
@@ -48,8 +49,14 @@ impl Chaos {
             destroy_after_removal: true,
             ..Config::default()
         };
-        let mut env = Env::with(config);
-        let pair = env.established_with_qps();
+        let is_iwarp = dice.roll(8) == 0;
+        let mut env = if is_iwarp { iwarp::env_with(config) } else { Env::with(config) };
+        let pair = if is_iwarp {
+            let ([client, new], [client_qp, server_qp]) = iwarp::established(&mut env);
+            Pair { listener: new, client, new, client_qp, server_qp }
+        } else {
+            env.established_with_qps()
+        };
         let server = env.server.device.alloc_pd(pair.new).unwrap();
         let pds = vec![pair.client_qp.pd.clone(), pair.server_qp.pd.clone(), server];
         Chaos {
@@ -68,7 +75,8 @@ impl Chaos {
     fn step(&mut self) {
         let what = self.dice.roll(16);
         let at = self.dice.roll(self.mrs.len().max(1));
-        let access = self.dice.of(&[Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::MW_BIND]);
+        let access =
+            self.dice.of(&[Access::empty(), Access::LOCAL_WRITE, RW | Access::REMOTE_ATOMIC, RW | Access::MW_BIND]);
         let pd = self.dice.roll(3);
         let outcome = match what {
             0 | 1 => {
@@ -180,10 +188,11 @@ impl Chaos {
         let remote = Remote { addr: target.addr(), rkey: target.rkey() };
         let (mr, qp) = (&self.mrs[at], &mut side.qp);
         let end = mr.len();
-        let posted = match self.dice.roll(4) {
+        let posted = match self.dice.roll(5) {
             0 => qp.post_send(SendWr::send(1, mr.sge(0..end))),
             1 => qp.post_recv(2, mr.sge(0..end)),
             2 => qp.post_send(SendWr::write(3, mr.sge(0..end.min(10)), remote)),
+            3 => qp.post_send(SendWr::fetch_add(5, mr.sge(0..8), remote, 1)),
             _ => qp.post_send(SendWr::read(4, mr.sge(0..end.min(10)), remote)),
         };
         format!("{posted:?}")
@@ -249,7 +258,7 @@ fn run(seed: u64) -> Vec<String> {
 
 #[test]
 fn the_books_agree_whatever_happens() {
-    let logs: Vec<String> = (0..200).flat_map(run).collect();
+    let logs: Vec<String> = (0..1500).flat_map(run).collect();
     // The runs covered each case that matters.
     for seen in [
         "Ok(InPlace)",
@@ -265,6 +274,7 @@ fn the_books_agree_whatever_happens() {
         "remote access error",
         "success BIND_MW",
         "success LOCAL_INV",
+        "success FETCH_ADD",
         "work request flushed BIND_MW",
         "work request flushed RECV",
         "the device is removed",
