@@ -17,7 +17,7 @@ mod device;
 use std::sync::{Arc, Weak};
 
 use cmid_verbs::proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode};
-use cmid_verbs::scripted::{Cq, Pd, Qp, Request, Srq};
+use cmid_verbs::scripted::{Cq, Leaked, Pd, Qp, Request, Srq};
 
 use crate::input::Input;
 use crate::say::say;
@@ -86,6 +86,8 @@ struct World {
     qps: Vec<Option<Member>>,
     /// With their PDs and numbers.
     srqs: Vec<Option<(Srq, usize, u64)>>,
+    /// Those of leaked QPs end with the world: a fuzzer's process has more worlds than an SRQ has numbers.
+    leaked: Vec<Leaked>,
     /// What the requests of each queue own, also of queues that are gone.
     owned: Vec<(Poster, Weak<()>)>,
     serial: u64,
@@ -104,6 +106,7 @@ impl World {
             cqs: (0..CQS).map(|_| Some(Cq::new(DEPTH))).collect(),
             qps: (0..QPS).map(|_| None).collect(),
             srqs: (0..SRQS).map(|_| None).collect(),
+            leaked: Vec::new(),
             owned: Vec::new(),
             serial: 0,
             keys: Vec::new(),
@@ -170,8 +173,7 @@ impl World {
         // The earlier one may still have QPs.
         if self.srqs[at].is_none() && !self.qps.iter().flatten().any(|member| member.srq == Some(at)) {
             let caps = SrqCaps { max_wr: CAPACITY, max_sge: SGES as u32 };
-            // Leaked SRQs keep their numbers as long as the process runs, which a fuzzer's does.
-            let Ok(mut srq) = Srq::create(&self.pds[pd], caps) else { return };
+            let mut srq = Srq::create(&self.pds[pd], caps).expect("a number");
             let serial = self.serial();
             srq.own(self.owned_by(Poster::Srq(serial)));
             self.srqs[at] = Some((srq, pd, serial));
@@ -296,7 +298,7 @@ impl World {
         let Some(qp) = member.qp.take() else { return };
         if input.once_in(16) {
             say(|| format!("QP {at} is leaked"));
-            qp.leak();
+            self.leaked.push(qp.leak());
             return;
         }
         drop(qp);

@@ -254,11 +254,18 @@ impl Qp {
         if is_recv { self.recv.is_over(token as u32) } else { self.send.is_over(token as u32) }
     }
 
-    /// Drops it, and the kernel refuses to destroy the QP.
-    pub fn leak(mut self) {
+    /// Drops it, and the kernel refuses to destroy the QP. Its SRQ exists until the result is dropped.
+    #[must_use]
+    pub fn leak(mut self) -> Leaked {
         self.is_leaked = true;
+        let srq = self.srq.take();
+        srq.iter().for_each(|(table, _)| table.leak());
+        Leaked(srq)
     }
 }
+
+/// The SRQ of a QP that could not be destroyed. A process keeps it for ever, with its number.
+pub struct Leaked(#[expect(dead_code, reason = "it is only kept")] Option<(Arc<SrqTable>, Arc<CqInner>)>);
 
 impl Drop for Qp {
     fn drop(&mut self) {
@@ -266,11 +273,6 @@ impl Drop for Qp {
         if self.is_leaked {
             self.queues.leak(&self.pd.0);
             core::mem::forget(self.owned.take());
-            // With the SRQ, which its CQ keeps.
-            if let Some((table, cq)) = srq {
-                table.leak();
-                core::mem::forget((table, cq));
-            }
         } else {
             drop(self.queues.close(&self.pd.0, self.owned.take()));
             srq.into_iter().for_each(|(table, cq)| drop(cq.cq_slots.leave_srq(table, 0)));
