@@ -95,16 +95,16 @@ fn cells(case: Case) -> Vec<String> {
 /// if it makes a difference.
 fn outcomes(cases: &[Case]) -> String {
     let mut names = Vec::new();
-    for code in (-6..=0).rev() {
+    for code in Code::ALL.into_iter().chain([Code::Unknown(-6)]) {
         let errnos = |checks_first: bool| -> Vec<Errno> {
-            let of = |case: &&Case| (case.reply.0, case.checks_first) == (code, checks_first) && !case.falls_back();
+            let of =
+                |case: &&Case| (case.reply.0, case.checks_first) == (code.as_raw(), checks_first) && !case.falls_back();
             cases.iter().filter(of).map(|case| case.reply.1).collect()
         };
         let (unknown, checking) = (errnos(false), errnos(true));
         let both: Vec<_> = unknown.iter().copied().filter(|errno| checking.contains(errno)).collect();
         let only =
             |errnos: Vec<Errno>| -> Vec<_> { errnos.into_iter().filter(|errno| !both.contains(errno)).collect() };
-        let code = Code::from_raw(code);
         names.extend(named(code, &both, ""));
         names.extend(named(code, &only(unknown), " (*unknown*)"));
         names.extend(named(code, &only(checking), " (*checks first*)"));
