@@ -32,7 +32,8 @@ impl RequestKind {
 pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> {
     let service = id.port_space.service();
     let is_datagram = service == Service::Datagram;
-    let lacks_datagrams = || is_datagram && !id.transport().has_datagrams();
+    // iWARP has neither lookups of a QP by service (SIDR) nor multicast groups.
+    let lacks_datagrams = || is_datagram && id.transport() == Transport::Iwarp;
     match *request {
         Request::Bind { addr } => refuse(is_mapped(addr), RefuseReason::MappedAddress),
         Request::ResolveAddr { src: None, dst } => refuse(is_mapped(dst), RefuseReason::MappedAddress),

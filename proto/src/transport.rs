@@ -49,12 +49,6 @@ impl Transport {
             },
         }
     }
-
-    /// Whether the transport has datagram services: lookups of a QP by service (SIDR) and multicast groups.
-    #[must_use]
-    pub const fn has_datagrams(self) -> bool {
-        matches!(self, Transport::InfiniBand)
-    }
 }
 
 #[cfg(test)]

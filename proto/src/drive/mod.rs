@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{AckError, Error, Failure, FailureCause, Fault};
+use crate::error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 use crate::error_with::ErrorWith;
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
@@ -235,11 +235,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let (owner, group) = (ack_token.owner(), ack_token.group());
         let result = self.core.ack(ack_token);
-        self.record(Step::Ack {
-            owner,
-            group,
-            result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
-        });
+        self.record(Step::Ack { owner, group, result: result.as_ref().copied().map_err(Refused::from) });
         result?;
         self.follow();
         Ok(())
