@@ -107,6 +107,7 @@ impl Core {
     }
 
     fn check_channel(&self, key: ChannelKey, channel: &Channel) {
+        assert_eq!(channel.ended.is_some(), channel.ended_request.is_some(), "{key}: the request that its event ended");
         let on_it = |id: &Id| id.channel == key || id.device_channel == key;
         let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id))).sum();
         assert_eq!(channel.ids, ids, "{key}: the ids on it");
@@ -141,7 +142,7 @@ impl Core {
         let of_device: u32 = self.undelivered_events().map(|stored| u32::from(stored.of_device())).sum();
         assert_eq!(of_device, self.undelivered, "events that count against the limit");
         let with_data = |stored: &&Stored| stored.data.is_some();
-        let ended = self.channels.iter().filter_map(|(_, channel)| channel.ended.as_ref().map(|(_, stored)| stored));
+        let ended = self.channels.iter().filter_map(|(_, channel)| channel.ended.as_ref());
         let ended = ended.filter(with_data).count();
         let events = self.undelivered_events().filter(with_data).count();
         assert_eq!(self.data.len(), events + ended, "data that no event has");

@@ -58,7 +58,7 @@ impl Core {
         self.set_deadline(key, Time::NEVER);
         let (mut events, mut ended) = (VecDeque::new(), None);
         if let Some(channel) = self.channels.get_mut(channel) {
-            (events, ended) = (core::mem::take(&mut channel.events), channel.ended.take());
+            (events, ended) = (core::mem::take(&mut channel.events), channel.ended_request.zip(channel.take_ended()));
         }
         self.undelivered -= events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let events = events.into_iter().map(|stored| (stored, self.data.take(stored.data))).collect();
@@ -108,10 +108,10 @@ impl Core {
         };
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = listens.then_some(key);
-            channel.ended = ended.map(|(request, stored, data)| {
+            if let Some((request, stored, data)) = ended {
                 let data = data.and_then(|data| self.data.adopt(&data));
-                (request, stored.rekeyed(key, data))
-            });
+                (channel.ended, channel.ended_request) = (Some(stored.rekeyed(key, data)), Some(request));
+            }
             let has_ended = channel.ended.is_some() || matches!(id.sync_state, SyncState::Without { .. });
             self.activity += u64::from(has_ended);
         }

@@ -1,6 +1,7 @@
 //! Synchronous mode: the open request of an id, and the event that has ended the last one.
 
 use super::Core;
+use crate::channel::Channel;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::event::Event;
@@ -15,7 +16,7 @@ impl Core {
     pub(super) fn set_sync_state(&mut self, key: IdKey, next: SyncState) {
         let Some(id) = self.ids.get_mut(key).filter(|id| id.is_sync()) else { return };
         let (before, channel) = (core::mem::replace(&mut id.sync_state, next), id.channel);
-        if let Some((_, stored)) = self.channels.get_mut(channel).and_then(|channel| channel.ended.take()) {
+        if let Some(stored) = self.channels.get_mut(channel).and_then(Channel::take_ended) {
             self.data.discard(stored.data);
         }
         // The deadline does not end with a state of the listener, so it ends here.
@@ -29,7 +30,7 @@ impl Core {
     pub(super) fn end_sync(&mut self, key: IdKey, request: RequestKind, stored: Stored) {
         self.set_sync_state(key, SyncState::Never);
         if let Some(channel) = self.channel(key).and_then(|key| self.channels.get_mut(key)) {
-            channel.ended = Some((request, stored));
+            (channel.ended, channel.ended_request) = (Some(stored), Some(request));
             self.activity += 1;
         }
     }
@@ -56,7 +57,7 @@ impl Core {
             SyncState::For(_) => None,
             SyncState::Without { timed_out: false } => Some(Ok(())),
             SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            SyncState::Never => self.ended(id).map(|(request, stored)| stored.bare(None).result_of(*request)),
+            SyncState::Never => self.ended(id).map(|(request, stored)| stored.bare(None).result_of(request)),
         }
     }
 
@@ -68,8 +69,9 @@ impl Core {
     }
 
     /// Returns the last request, if a stored event has ended it.
-    fn ended(&self, id: IdKey) -> Option<&(RequestKind, Stored)> {
+    fn ended(&self, id: IdKey) -> Option<(RequestKind, &Stored)> {
         let id = self.ids.get(id).filter(|id| id.is_sync())?;
-        self.channels.get(id.channel)?.ended.as_ref()
+        let channel = self.channels.get(id.channel)?;
+        channel.ended_request.zip(channel.ended.as_ref())
     }
 }
