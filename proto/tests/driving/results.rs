@@ -51,6 +51,8 @@ fn the_meaning_of_a_status() {
     ];
     for (event, meaning, text) in cases {
         assert_eq!((event.meaning(), event.to_string().as_str()), (meaning, text));
+        let reason = if let Status::Reject(code) = meaning { Some(code) } else { None };
+        assert_eq!(event.reject_code(), reason);
     }
     let request = Event { listener: IdKey::from_parts(0, 0, 1), ..cm(CmEvent::ConnectRequest, 0) };
     assert_eq!(request.to_string(), "id1: CONNECT_REQUEST on id0");

@@ -28,6 +28,7 @@ fn without_messages_they_come_when_half_of_them_are_used() {
     let [mut one, mut other] = pair();
     for sent in 1..=4 {
         deliver(&mut one, &mut other, b"data", false);
+        assert_eq!(other.peer_is_low(), sent == 4);
         let expected = usize::from(sent == 4);
         assert_eq!(controls(&mut other, &mut one, ms(0)), expected, "after {sent}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::messages::{HELLO, HelloError, Messages, MessagesConfig};
+use cmid_proto::messages::{HEADER, HELLO, HelloError, Messages, MessagesConfig};
 
 use crate::{CONFIG, MS, ms};
 
@@ -35,4 +35,11 @@ fn each_misfit_has_its_error() {
     let slow = MessagesConfig { keep_alive: MS * 251, ..CONFIG };
     let error = HelloError::KeepAlive { peer: MS * 251, silence: MS * 500 };
     assert_eq!(both(slow), (Err(error), Ok(())));
+}
+
+#[test]
+fn two_sides_with_the_default_send_what_a_receive_has_room_for() {
+    let config = MessagesConfig::default();
+    let messages = Messages::new(config, &config.hello(), ms(0)).unwrap();
+    assert_eq!((messages.message_max(), messages.credits()), (config.packet as usize - HEADER, 30));
 }
