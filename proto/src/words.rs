@@ -16,7 +16,9 @@ macro_rules! debug_in_words {
 }
 pub(crate) use debug_in_words;
 
-debug_in_words!(crate::datapath::DrainError, crate::datapath::Overrun, crate::text::ParseError);
+debug_in_words!(crate::datapath::Overrun, crate::text::ParseError);
+#[cfg(feature = "std")]
+debug_in_words!(crate::datapath::DrainError);
 
 /// Implements `From` by a function or closure.
 macro_rules! converts {
