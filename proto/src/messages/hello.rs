@@ -15,7 +15,9 @@ pub const WINDOW_MIN: u16 = 4;
 /// The limits of one side. The two sides of a connection may have different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessagesConfig {
-    /// The number of receives that this side has posted before it connects or accepts, at least [`WINDOW_MIN`].
+    /// The number of receives that this side has posted before it connects or accepts, at least [`WINDOW_MIN`]. A program that
+    /// waits for a message while it holds the receives of earlier ones holds at most `window` - 4 of them: two are for packets
+    /// without a message, one is that of the message, and a sign of life of the peer may always have taken one.
     pub window: u16,
     /// The bytes of each of these receives: a header of [`HEADER`] bytes, and the longest message that this side takes.
     pub packet: u32,

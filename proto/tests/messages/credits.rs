@@ -117,3 +117,19 @@ fn a_sign_of_life_is_sent_when_nothing_else_was() {
     assert_eq!(other.receive(&header, ms(100)), Ok(Received::Control));
     assert_eq!((one.poll_control(ms(100)), one.timeout()), (None, Some(ms(100).after(MS * 100))));
 }
+
+#[test]
+fn a_sign_of_life_may_always_have_taken_a_credit_of_a_peer_that_sends_its_own_at_once() {
+    for (held, credits) in [(4, [1, 1, 1]), (5, [0, 0, 0])] {
+        let [mut one, mut other] = pair();
+        (0..held).for_each(|_| deliver(&mut one, &mut other, b"held", true));
+        let after = [100, 200, 300].map(|at| {
+            // Neither side knows of the other's.
+            let [ours, theirs] = [&mut one, &mut other].map(|side| side.poll_control(ms(at)).unwrap());
+            assert_eq!(one.receive(&theirs, ms(at)), Ok(Received::Control));
+            assert_eq!(other.receive(&ours, ms(at)), Ok(Received::Control));
+            one.credits()
+        });
+        assert_eq!(after, credits, "{held} of the 8 receives are held");
+    }
+}
