@@ -56,8 +56,8 @@ pub(crate) struct Registration {
     handle: Option<Handle>,
     /// The PD of the valid registration, or of the last valid one.
     pd: Arc<PdInner>,
-    /// Whether a peer of soft-iWARP may still be writing by a registration that has ended. The next one that ends waits for it.
-    is_late: bool,
+    /// The PDs of soft-iWARP whose peers may still be writing by a registration that has ended. Each request waits for them.
+    late: Vec<Arc<PdInner>>,
 }
 
 impl Registration {
@@ -77,8 +77,8 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access)
             .map_err(|refused| ErrorWith::new(refused.given.release(), refused.error))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner, is_late: false });
-        match this.run() {
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, late: Vec::new() });
+        match this.run(None) {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => {
                 let error = MemoryError::register(errno, memory::Buffer::len(&buffer), lock_limit());
@@ -103,11 +103,12 @@ impl Registration {
                 MemoryFailure { step: MemoryStep::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
             return Reregistered { result: Err(failure.into()), buffer: change.buffer };
         }
+        let moved = change.pd.as_ref().map(|pd| Arc::clone(pd.inner()));
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
         if let Err(ErrorWith { given, error }) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(error.into()), buffer: given.buffer.map(Pinned::release) };
         }
-        match self.run() {
+        match self.run(moved) {
             Ok(Some(Ended::Reregistered(settled))) => {
                 let buffer = settled.buffer.map(Pinned::release);
                 Reregistered { result: settled.result.map_err(MemoryError::from), buffer }
@@ -121,7 +122,7 @@ impl Registration {
         self.is_own(MemoryRequest::Deregister)?;
         self.look();
         self.region.deregister(self.traffic())?;
-        match self.run() {
+        match self.run(None) {
             Ok(Some(Ended::Deregistered(returned))) => {
                 Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
             }
@@ -165,20 +166,26 @@ impl Registration {
         self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
     }
 
-    /// Makes the calls of the region, and stores which handle is valid after them. Leaks memory that it would return and that
-    /// a peer may still be writing to.
-    fn run(&mut self) -> Result<Option<Ended<Pinned>>, MemoryFault> {
-        let (mut made, mut is_lost) = (None, false);
+    /// Makes the calls of the region, which may move to the PD `moved`, and stores which handle is valid after them. Leaks
+    /// memory that it would return and that a peer may still be writing to.
+    fn run(&mut self, moved: Option<Arc<PdInner>>) -> Result<Option<Ended<Pinned>>, MemoryFault> {
+        let (mut made, mut has_ended) = (None, false);
         let ended = self.region.run(|call| {
             let outcome = make(call);
-            if let MemoryOutcome::Registered(Ok((handle, _))) = &outcome {
-                made = Some(*handle);
-            } else if let (MemoryOutcome::Deregistered(Ok(())), Some(qps)) = (&outcome, self.pd.late_writers()) {
-                is_lost = qps.end_writes().is_err();
-                self.is_late = is_lost;
+            match &outcome {
+                MemoryOutcome::Registered(Ok((handle, _))) => made = Some(*handle),
+                MemoryOutcome::Deregistered(Ok(())) => has_ended = true,
+                _ => {}
             }
             outcome
-        })?;
+        });
+        for pd in [Some(&self.pd), moved.as_ref()].into_iter().flatten().filter(|_| has_ended) {
+            if !self.late.iter().any(|other| Arc::ptr_eq(other, pd)) {
+                self.late.push(Arc::clone(pd));
+            }
+        }
+        self.late.retain(|pd| pd.late_writers().is_some_and(|qps| qps.end_writes().is_err()));
+        let ended = ended?;
         if let Some(Ended::Registered(_) | Ended::Reregistered(memory::Settled { result: Ok(_), .. })) = &ended {
             self.handle = made.or(self.handle);
         }
@@ -186,7 +193,18 @@ impl Registration {
             self.pd = Arc::clone(pd.inner());
         }
         // Without a release the memory is leaked.
-        Ok(if is_lost { None } else { ended })
+        Ok(match ended {
+            Some(Ended::Reregistered(settled)) if self.is_late() => {
+                Some(Ended::Reregistered(memory::Settled { buffer: None, ..settled }))
+            }
+            Some(Ended::Deregistered(_)) if self.is_late() => None,
+            ended => ended,
+        })
+    }
+
+    /// Whether a peer of soft-iWARP may still be writing by a registration that has ended.
+    fn is_late(&self) -> bool {
+        !self.late.is_empty()
     }
 
     /// Refuses a request for an MR that was registered before a fork.
@@ -223,7 +241,7 @@ impl Registration {
 
     /// Whether peers may be able to write to it although its access does not include that right.
     pub(crate) fn is_exposed(&self) -> bool {
-        self.region.is_exposed() || self.is_late
+        self.region.is_exposed() || self.is_late()
     }
 
     /// Whether work that is in flight for ever names it.

@@ -220,17 +220,31 @@ pub(crate) fn while_peers_write() {
         return;
     }
     let register = || pair.s.pd.register(vec![0; PAGE], Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("register");
-    let (gone, mut kept) = (register(), register());
-    let own = |mr: &mut Mr| {
-        let change = Change::default().to_access(Access::LOCAL_WRITE);
-        mr.reregister(change, Policy { fallback: Fallback::Anew, ..Policy::default() })
-    };
+    let (gone, mut kept, mut moved, mut lost) = (register(), register(), register(), register());
+    let other = pair.server.device.alloc_pd(pair.s.id).expect("alloc_pd");
+    let anew =
+        |mr: &mut Mr, change: Change| mr.reregister(change, Policy { fallback: Fallback::Anew, ..Policy::default() });
+    let own = || Change::default().to_access(Access::LOCAL_WRITE);
+    let away = || own().to_pd(other.clone());
     CHANGES_FAIL.store(true, Ordering::SeqCst);
     assert!(gone.deregister().is_err(), "its memory is lost");
-    assert!(own(&mut kept).result.is_err());
+    assert_eq!(anew(&mut kept, own()).result, Ok(Way::Anew));
+    // The new memory is valid, and the old one lost.
+    let replaced = anew(&mut lost, away().to_buffer(vec![0; PAGE]));
+    assert_eq!((replaced.result, replaced.buffer.is_none()), (Ok(Way::Anew), true));
+    // No QP of the other PD writes. Those of the first may.
+    assert_eq!(anew(&mut moved, away()).result, Ok(Way::Anew));
+    for mr in [&mut kept, &mut moved] {
+        assert_eq!([mr.slice().map(drop), mr.slice_mut().map(drop)], [Err(Errno::EACCES); 2]);
+    }
+    assert!(lost.deregister().is_err(), "it waits for the first PD too");
+    assert_eq!(anew(&mut moved, own()).result, Ok(Way::Anew));
+    assert_eq!(moved.slice().map(drop), Err(Errno::EACCES));
     CHANGES_FAIL.store(false, Ordering::SeqCst);
-    assert_eq!([kept.slice().map(drop), kept.slice_mut().map(drop)], [Err(Errno::EACCES); 2]);
-    assert_eq!((own(&mut kept).result, kept.slice().map(drop)), (Ok(Way::Anew), Ok(())));
+    for mr in [&mut kept, &mut moved] {
+        assert_eq!((anew(mr, own()).result, mr.slice().map(drop)), (Ok(Way::Anew), Ok(())));
+    }
+    assert!(moved.deregister().is_ok());
 }
 
 /// Whether no change of a QP succeeds.
