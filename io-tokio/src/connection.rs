@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
 use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
-use cmid_proto::{State, Time};
+use cmid_proto::{State, Time, Transport};
 use tokio::task::consume_budget;
 
 use crate::clock;
@@ -289,6 +289,15 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             Some(Err(errno)) => Err(errno.into()),
             Some(Ok(())) | None => Ok(()),
         }
+    }
+
+    /// Whether the connection has ended, by the events that have been read.
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(self.port.state(), State::Connected | State::PeerClosed)
+    }
+
+    pub(crate) fn is_iwarp(&mut self) -> bool {
+        self.port.driver.drive.transport(self.port.id) == Some(Transport::Iwarp)
     }
 
     /// Reads events, and confirms a disconnect of the peer. Returns how the connection has ended, if it has.

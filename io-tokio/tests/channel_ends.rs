@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cmid_tokio::Channel;
+use cmid_tokio::proto::Transport;
 use cmid_tokio::proto::messages::{MessagesConfig, MessagesError};
 use cmid_tokio::sim::SimDevice;
 use common::channels::{CONFIG, CREDITS, channels, channels_with};
@@ -91,6 +92,27 @@ async fn a_drop_without_a_finish_is_an_error_after_the_messages_that_have_arrive
     // A stream returns it once.
     assert!(ends(server.next()).await.unwrap().is_err());
     assert!(ends(server.next()).await.is_none());
+}
+
+/// One send of several is signaled. The others end with the last request of the connection.
+#[tokio::test(start_paused = true)]
+async fn the_end_is_told_at_once_whatever_number_of_messages_was_sent() {
+    for (transport, count) in
+        [Transport::InfiniBand, Transport::Iwarp].into_iter().flat_map(|it| [(it, 1), (it, 2), (it, 3)])
+    {
+        let [mut client, mut server] = channels(&World::paused_over(transport)).await;
+        for _ in 0..count {
+            server.send(b"x").await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for _ in 0..count {
+            ends(client.recv()).await.unwrap();
+        }
+        let begin = Instant::now();
+        drop(client);
+        assert_eq!(ends(server.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert!(begin.elapsed() < Duration::from_millis(100), "{transport:?}, {count}: {:?}", begin.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,10 +34,13 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         })
     }
 
-    /// If the next message is offered: begins to read it, or puts it in the place of its offer. One is read at a time.
-    pub(super) fn read_next(&mut self) -> io::Result<()> {
+    /// If the next message is offered: begins to read it, unless the connection has ended, or puts it in the place of its
+    /// offer. One is read at a time.
+    pub(super) fn read_next(&mut self, has_ended: bool) -> io::Result<()> {
         let Some(&Arrived::Offer { at, len, .. }) = self.arrived.front() else { return Ok(()) };
-        let Some(reading) = self.reading.take() else { return self.begin_read(at, len) };
+        let Some(reading) = self.reading.take() else {
+            return if has_ended { Ok(()) } else { self.begin_read(at, len) };
+        };
         if !reading.is_read {
             self.reading = Some(reading);
             return Ok(());
@@ -61,8 +64,8 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         // On iWARP the answer to a read is a write of the peer (`siw_check_mem`).
-        let access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
-        let mr = self.pd.register(zeros(1, len)?, access)?;
+        let of_peer = if self.is_iwarp { Access::REMOTE_WRITE } else { Access::empty() };
+        let mr = self.pd.register(zeros(1, len)?, Access::LOCAL_WRITE | of_peer)?;
         self.qp.post_send(SendWr::read(Work::Read as u64, mr.sge(0..len), at))?;
         self.reading = Some(Reading { mr, is_read: false });
         Ok(())

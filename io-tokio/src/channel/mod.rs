@@ -108,6 +108,11 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     peer_has_finished: bool,
     /// Whether a message may be lost: its send has failed.
     is_lost: bool,
+    is_iwarp: bool,
+    /// Packets sent since the last one whose send is signaled.
+    unsignaled: usize,
+    /// Whether [`Work::Last`] is posted.
+    is_marked: bool,
     failure: Option<Arc<io::Error>>,
     /// Whether the stream has returned the failure.
     is_told: bool,
@@ -132,6 +137,8 @@ enum Work {
     Control,
     Message,
     Read,
+    /// A send without bytes at the end of the connection. Its completion ends the sends before it, which are not signaled.
+    Last,
 }
 
 /// Nothing in it is pinned.

@@ -84,7 +84,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         Channel::of(connection, attached, config)
     }
 
-    fn of(connection: Connection<D, O>, attached: Attached<D>, config: MessagesConfig) -> io::Result<Self> {
+    fn of(mut connection: Connection<D, O>, attached: Attached<D>, config: MessagesConfig) -> io::Result<Self> {
         let messages = Messages::new(config, connection.private_data(), clock::now()).map_err(invalid)?;
         let Attached { qp, pd, receives, sends } = attached;
         let wakers = Arc::default();
@@ -102,6 +102,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             queued: None,
             peer_has_finished: false,
             is_lost: false,
+            is_iwarp: connection.is_iwarp(),
+            unsignaled: 0,
+            is_marked: false,
             failure: None,
             is_told: false,
             waker: Waker::from(Arc::clone(&wakers)),
@@ -129,11 +132,11 @@ fn attach<D: DataPath>(
     config: MessagesConfig,
 ) -> Result<(D::Cq, Attached<D>), CreateError> {
     let (window, packet) = (u32::from(config.window), config.packet as usize);
-    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 2 * window + 1)?);
+    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 2 * window + 2)?);
     let pool = |access| Ok::<_, CreateError>(pd.pool(zeros(window as usize, packet)?, packet, access)?);
     let (receives, sends) = (pool(Access::LOCAL_WRITE)?, pool(Access::empty())?);
-    // One more for the read of a large message.
-    let caps = Caps { max_send_wr: window + 1, max_recv_wr: window, ..Caps::default() };
+    // Two more: for the read of a large message, and for the last request.
+    let caps = Caps { max_send_wr: window + 2, max_recv_wr: window, ..Caps::default() };
     let mut qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
     while let Some(block) = receives.take() {
         qp.post_recv_blocks(Work::Receive as u64, block).map_err(|unposted| unposted.error)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use cmid_proto::datapath::{Block, Completion, DataPath, Parts, SendWr, WcStatus, prelude::*};
+use cmid_proto::datapath::{Block, Completion, DataPath, Parts, SendWr, Sge, WcStatus, prelude::*};
 use cmid_proto::messages::{HEADER, MessagesError, NotSent, Received};
 use cmid_proto::{Errno, Observer, Time};
 
@@ -46,12 +46,17 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
                     self.completed(completion)?;
                 }
             }
-            self.read_next()?;
-            self.post_receives()?;
-            let now = clock::now();
-            self.messages.handle_timeout(now).map_err(failed)?;
-            self.send_queued()?;
-            self.send_control(now)?;
+            let (now, has_ended) = (clock::now(), self.connection.has_ended());
+            self.read_next(has_ended)?;
+            // A receive that is posted after the end is flushed, and would be posted again.
+            if has_ended {
+                self.mark_end();
+            } else {
+                self.post_receives()?;
+                self.messages.handle_timeout(now).map_err(failed)?;
+                self.send_queued()?;
+                self.send_control(now)?;
+            }
             if self.poll_ready(now)?.is_pending() {
                 return Ok(has_happened);
             }
@@ -167,7 +172,22 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             len += slice.len();
         }
         let send = SendWr::send(work as u64, block.part(0..len));
+        // One completion in half of the blocks is enough. Nothing is sent after the goodbye. Soft-iWARP flushes nothing that is
+        // posted after the end, so there is no last request.
+        self.unsignaled = (self.unsignaled + 1) % (self.sends.blocks() / 2).max(1);
+        let is_signaled = self.unsignaled == 0 || self.is_iwarp || self.has_finished();
+        let send = if is_signaled { send } else { send.unsignaled() };
         Ok(self.qp.post_send_blocks(send).map_err(|unposted| unposted.error)?)
+    }
+
+    /// Posts the last request of a connection that has ended, if sends are left.
+    fn mark_end(&mut self) {
+        if !self.is_marked && !self.is_iwarp && self.qp.unpolled().sends > 0 {
+            let nothing: [Sge<'_, D::Mr>; 0] = [];
+            // After a refusal the end is told late.
+            let _refused = self.qp.post_send(SendWr::send(Work::Last as u64, nothing));
+            self.is_marked = true;
+        }
     }
 
     /// Ready if another turn is necessary. Otherwise both halves are woken when it is.
