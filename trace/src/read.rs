@@ -13,9 +13,11 @@ use crate::line::{Begin, FORMAT, Header, Input, Line, VERSION};
 const LINE_MAX: u64 = 16 << 20;
 
 /// An error in a trace, or a difference between the trace and the core. Lines are counted from 1.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Wrong {
+    /// Which one of the recordings of a [`replay`](crate::replay()), from 0; 0 if it was read.
+    pub recording: usize,
     /// The line number.
     pub line: usize,
     /// The description.
@@ -26,7 +28,14 @@ impl Wrong {
     /// Escapes what is not printable: words of a trace are part of it, and a terminal would obey them.
     pub(crate) fn at(line: usize, what: impl AsRef<str>) -> Self {
         let shown = |it| if matches!(it, '"' | '\'' | '\\') { String::from(it) } else { it.escape_debug().to_string() };
-        Wrong { line, what: what.as_ref().chars().map(shown).collect() }
+        Wrong { recording: 0, line, what: what.as_ref().chars().map(shown).collect() }
+    }
+}
+
+/// The text, because `main` prints it.
+impl fmt::Debug for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -49,15 +49,17 @@ struct Tape<'a> {
 /// recording and each step. Returns the cores after the last lines.
 ///
 /// # Errors
-/// The index of the recording, from 0, and the error.
-pub fn replay(recordings: &[Recording], mut see: impl FnMut(usize, &Transition)) -> Result<Vec<Core>, (usize, Wrong)> {
+/// At the first line that the core does not follow.
+pub fn replay(recordings: &[Recording], mut see: impl FnMut(usize, &Transition)) -> Result<Vec<Core>, Wrong> {
     let mut between = Between::default();
     let mut replays: Vec<_> = recordings.iter().map(Replay::new).collect();
     loop {
         let (mut stirred, mut waiting) = (false, None);
         for (which, replay) in replays.iter_mut().enumerate() {
             let done = replay.tape.done;
-            let waits = replay.run(&mut between, &mut |step| see(which, step)).map_err(|wrong| (which, wrong))?;
+            let waits = replay
+                .run(&mut between, &mut |step| see(which, step))
+                .map_err(|wrong| Wrong { recording: which, ..wrong })?;
             stirred |= replay.tape.done > done;
             if waits {
                 waiting = waiting.or(Some((which, replay.tape.number())));
@@ -67,7 +69,7 @@ pub fn replay(recordings: &[Recording], mut see: impl FnMut(usize, &Transition))
             None => return Ok(replays.into_iter().map(|replay| replay.core).collect()),
             Some((which, line)) if !stirred => {
                 let what = "no given trace releases the id that this line adopts: give the other driver's trace too";
-                return Err((which, Wrong::at(line, what)));
+                return Err(Wrong { recording: which, ..Wrong::at(line, what) });
             }
             Some(_) => {}
         }

@@ -136,7 +136,7 @@ fn recorded(fails: usize) -> (String, usize) {
     let text = memory.texts().swap_remove(0);
     let recordings = [Recording::read(&text[..]).unwrap()];
     let text = String::from_utf8(text).unwrap();
-    let cores = replay(&recordings, |_, _| {}).unwrap_or_else(|(_, wrong)| panic!("call {fails}: {wrong}\n{text}"));
+    let cores = replay(&recordings, |_, _| {}).unwrap_or_else(|wrong| panic!("call {fails}: {wrong}\n{text}"));
     assert!(recordings[0].is_whole());
     assert!(cores[0] == live, "call {fails}");
     (text, calls)
@@ -200,7 +200,7 @@ fn the_private_data_of_a_call_is_compared() {
     let (before, call) = text.split_once("\"out\":\"Accept ").unwrap();
     let other = format!("{before}\"out\":\"Accept {}", call.replacen(", data 07", ", data 08", 1));
     assert_ne!(other, text);
-    let (_, wrong) = replay(&[Recording::read(other.as_bytes()).unwrap()], |_, _| {}).unwrap_err();
+    let wrong = replay(&[Recording::read(other.as_bytes()).unwrap()], |_, _| {}).unwrap_err();
     assert_eq!(
         (wrong.line, wrong.what.starts_with("the core answers: Accept ")),
         (before.lines().count(), true),

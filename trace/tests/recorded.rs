@@ -27,7 +27,7 @@ fn comes_to_its_end(name: &str) {
     // The simulator's cores are numbered, and so are their keys.
     let unnumbered = |step: String| (0..9).fold(step, |step, core| step.replace(&format!("s{core}/"), ""));
     let cores = replay(&recordings, |which, step| steps.push((which, unnumbered(step.to_string()))))
-        .unwrap_or_else(|(which, wrong)| panic!("recording {}, {wrong}", which + 1));
+        .unwrap_or_else(|wrong| panic!("recording {}, {wrong}", wrong.recording + 1));
     for core in &cores {
         core.check();
         assert_eq!(core.ids().count(), 0);
@@ -55,8 +55,12 @@ fn comes_to_its_end(name: &str) {
 #[test]
 fn whoever_adopts_needs_the_recording_of_who_released() {
     let recordings = recordings(SIM);
-    let (_, wrong) = replay(&recordings[2..], |_, _| {}).unwrap_err();
+    let wrong = replay(&recordings[2..], |_, _| {}).unwrap_err();
     assert!(wrong.to_string().ends_with("give the other driver's trace too"), "{wrong}");
+    assert_eq!((wrong.recording, format!("{wrong:?}")), (0, wrong.to_string()));
+    // The index is that of the recording at fault.
+    let wrong = replay(&[&recordings[..1], &recordings[2..]].concat(), |_, _| {}).unwrap_err();
+    assert_eq!(wrong.recording, 1);
 }
 
 #[test]

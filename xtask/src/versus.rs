@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 enum Part {
     /// Instructions
     Counts,
-    /// Time per echoed message, also of another crate and of TCP
+    /// Time per echoed message, also of another crate and of TCP, on a clock of instructions
     Echo,
     /// Wake-ups of idle drivers
     Idle,
@@ -67,7 +67,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     context.cargo(&["build", "--release", "--bins", "-p", "rping", "--features", "rping/verbs"], &[])?;
     prepare(context)?;
     let line = |text| command::line(context, context.kernel, Backend::default(), Transport::Rxe, text);
-    let (kernel, cpus) = (context.kernel, arguments.smp);
+    let kernel = context.kernel;
     if arguments.quick {
         let options = Options { kernel, timeout: Duration::from_secs(LIMIT), ..Options::default() };
         return guest::run(&[options], &line(QUICK)?.words);
@@ -78,23 +78,28 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
     let files = ["figures.json", "peers.json", "echo.json", "syscalls.json"].map(|name| directory.join(name));
     let [figures, of_peers, echo, syscalls] = &files;
+    let parts = if arguments.parts.is_empty() { Part::value_variants() } else { &arguments.parts };
     // Nine pairs of each figure.
     let mut command = line("VERSUS_PARTS=10 @versus measure --c @versus-c --rping @rping")?.words;
     command.extend(["--into".into(), figures.clone().into_os_string()]);
     command.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
-    if arguments.parts.is_empty() || arguments.parts.iter().any(|part| matches!(part, Part::Peers | Part::Echo)) {
+    if parts.iter().any(|part| matches!(part, Part::Peers | Part::Echo)) {
         command.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
         command.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
         command.extend(["--echo-into".into(), echo.clone().into_os_string()]);
     }
-    if !arguments.parts.is_empty() {
-        let names = arguments.parts.iter().filter_map(ValueEnum::to_possible_value);
+    let measure = |parts: Vec<Part>, counted_clock: bool| {
+        let names = parts.iter().filter_map(ValueEnum::to_possible_value);
         let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
-        command.extend(["--parts".into(), names.join(",").into()]);
-    }
-    let timeout = Duration::from_secs(LONG);
-    let options = Options { kernel, timeout, cpus, writable: vec![directory], ..Options::default() };
-    let measured = guest::run(&[options], &command);
+        let command = [&command[..], &["--parts".into(), names.join(",").into()]].concat();
+        let cpus = if counted_clock { 1 } else { arguments.smp };
+        let (timeout, writable) = (Duration::from_secs(LONG), vec![directory.clone()]);
+        let options = Options { kernel, timeout, cpus, counted_clock, writable, ..Options::default() };
+        if names.is_empty() { Ok(()) } else { guest::run(&[options], &command) }
+    };
+    // The time of an echo is that of instructions, so that other work on the machine does not count.
+    let (counted, timed) = parts.iter().partition(|part| **part == Part::Echo);
+    let measured = measure(timed, false).and_then(|()| measure(counted, true));
     // Figures are written only when they are complete. They are also valid if a limit is exceeded.
     for (file, recorded) in files.iter().zip([RESULTS, PEERS, ECHO, SYSCALLS]) {
         let is_whole = arguments.parts.is_empty() || recorded != RESULTS;

@@ -2,6 +2,7 @@
 #include "versus.h"
 
 #include <poll.h>
+#include <time.h>
 
 enum { SEND, RECV };
 
@@ -83,16 +84,23 @@ static void part(struct connection *connection, int count)
 void messages(const char *host, const char *port, int count)
 {
 	static struct connection connection;
+	struct timespec begin, over;
+	int end = parts();
+	double span;
 
 	connection_open(&connection, host, port, 0, 0);
 	CHECK(ibv_req_notify_cq(connection.cq, 0));
 	post_recv(&connection);
 	post_send(&connection);
-	for (int i = 0, end = parts(); i < end; i++) {
+	CHECK(clock_gettime(CLOCK_MONOTONIC, &begin));
+	for (int i = 0; i < end; i++) {
 		if (i)
 			callgrind_mark();
 		part(&connection, count);
 	}
 	callgrind_mark();
+	CHECK(clock_gettime(CLOCK_MONOTONIC, &over));
+	span = (over.tv_sec - begin.tv_sec) + (over.tv_nsec - begin.tv_nsec) / 1e9;
+	printf("%d iters in %.2f seconds = %.2f usec/iter\n", end * count, span, span * 1e6 / (end * count));
 	connection_close(&connection);
 }

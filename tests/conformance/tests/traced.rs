@@ -64,7 +64,7 @@ fn run<S: Make<SimDevice, Trace>>(name: &str, totals: &Totals) -> Result<(), Str
     if let Some(part) = recordings.iter().position(|recording| !recording.is_whole()) {
         return Err(format!("trace {part} has no end"));
     }
-    let replayed = replay(&recordings, |_, _| {}).map_err(|(which, wrong)| format!("trace {which}, {wrong}"))?;
+    let replayed = replay(&recordings, |_, _| {}).map_err(|wrong| format!("trace {}, {wrong}", wrong.recording))?;
     let ends = env.ends();
     if ends.is_empty() || ends.len() != replayed.len() {
         return Err(format!("{} drivers and {} traces", ends.len(), replayed.len()));

@@ -72,10 +72,11 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     let cores = match replayed {
         Ok(cores) => cores,
-        Err((which, wrong)) => {
+        Err(wrong) => {
             // Reports the error of the replay and not that of the output.
             let _worse = print(io::stdout(), &page);
-            let path = arguments.files.get(which).map_or(String::new(), |path| format!("{}, ", path.display()));
+            let path =
+                arguments.files.get(wrong.recording).map_or(String::new(), |path| format!("{}, ", path.display()));
             bail!("{path}{wrong}");
         }
     };

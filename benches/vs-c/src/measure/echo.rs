@@ -23,19 +23,29 @@ pub(crate) const TITLE: &str = "An echo: messages, another crate, TCP";
 
 /// How it was measured, and what may be compared with what.
 pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: client and server on one wire of the VM, soft-RoCE on both ends of a pair of veth, TCP over the same pair. \
-    A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` blocks \
-    in a read of one CQ and sees no end of the connection; poll(2) waits for the CQ and for events. `Messages` copies each message in and \
-    out, counts credits and notices a peer that is gone; on io-epoll one send in 16 is signaled; rdma-io's stream, which holds eight receives, has no flow control of its own.";
+    The clock of the VM counts instructions, 1000 for a microsecond: of both programs and of the kernel, on one CPU, the same in each run. A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` blocks \
+    in a read of one CQ and sees no end of the connection; poll(2) waits for the CQ and for events, and so does epoll_wait(2) in the \
+    server of the C program. `Messages` copies each message in and \
+    out, counts credits and notices a peer that is gone; one send in 16 is signaled; rdma-io's stream, which holds eight receives, has no flow control of its own.";
 
 /// What waits, and how.
 struct Program {
     name: &'static str,
-    /// Begins the command; `None` for `ibv_rc_pingpong`.
-    path: Option<PathBuf>,
+    form: Form,
     arguments: &'static str,
     listens_on_tcp: bool,
     /// Whether it can have several messages under way.
     has_window: bool,
+}
+
+/// The form of its commands.
+enum Form {
+    /// Of `ibv_rc_pingpong`.
+    Pingpong,
+    /// Of the C program of this name.
+    C(PathBuf),
+    /// Of the programs in this repository.
+    Ours(PathBuf),
 }
 
 /// What is echoed.
@@ -50,21 +60,23 @@ const LOADS: [Load; 2] = [
     Load { size: 4096, window: 8, what: "a message of 4096 bytes there and back, eight under way" },
 ];
 
-fn programs(programs: &Programs, peers: &Path) -> [Program; 7] {
+fn programs(programs: &Programs, peers: &Path) -> [Program; 8] {
     let ours = |name, arguments, listens_on_tcp, has_window| {
-        let path = Some(programs.ours.clone());
-        Program { name, path, arguments, listens_on_tcp, has_window }
+        let form = Form::Ours(programs.ours.clone());
+        Program { name, form, arguments, listens_on_tcp, has_window }
     };
-    let rdma_io = Some(peers.join("peer-rdma-io-echo"));
+    let of_c = |name, form, listens_on_tcp| Program { name, form, arguments: "", listens_on_tcp, has_window: false };
+    let rdma_io = Form::Ours(peers.join("peer-rdma-io-echo"));
     [
-        Program { name: "ibv_rc_pingpong -e", path: None, arguments: "", listens_on_tcp: true, has_window: false },
+        of_c("ibv_rc_pingpong -e", Form::Pingpong, true),
+        of_c("C, poll(2)", Form::C(programs.c.clone()), false),
         ours("cmid's data path, poll(2)", "pingpong -e", false, false),
         ours("Messages on io-epoll, poll(2)", "echo --on epoll", false, true),
         ours("TCP, poll(2)", "echo --on tcp-poll", true, true),
         ours("a channel of io-tokio", "echo --on tokio", false, true),
         Program {
             name: "rdma-io 0.0.2 on tokio",
-            path: rdma_io,
+            form: rdma_io,
             arguments: "",
             listens_on_tcp: false,
             has_window: true,
@@ -121,11 +133,19 @@ fn timed(program: &Program, load: &Load, iters: u32, port: &mut u16) -> Result<f
 impl Program {
     fn command(&self, load: &Load, iters: u32, port: u16, is_server: bool) -> Vec<OsString> {
         let Load { size, window, .. } = load;
-        let Some(path) = &self.path else {
-            // The client connects over TCP first.
-            let (device, peer) = if is_server { ("rxe2", "") } else { ("rxe1", SERVER) };
-            let arguments = format!("-d {device} -g {GID} -p {port} -n {iters} -s {size} -e {peer}");
-            return words(Path::new("ibv_rc_pingpong"), &arguments);
+        let path = match &self.form {
+            Form::Pingpong => {
+                // The client connects over TCP first.
+                let (device, peer) = if is_server { ("rxe2", "") } else { ("rxe1", SERVER) };
+                let arguments = format!("-d {device} -g {GID} -p {port} -n {iters} -s {size} -e {peer}");
+                return words(Path::new("ibv_rc_pingpong"), &arguments);
+            }
+            Form::C(path) => {
+                let job = if is_server { "serve:1".to_owned() } else { format!("messages:{iters}") };
+                let arguments = format!("VERSUS_PARTS=1 {} {SERVER} {port} {job}", path.display());
+                return words(Path::new("env"), &arguments);
+            }
+            Form::Ours(path) => path,
         };
         let window = if self.has_window { format!("-w {window}") } else { String::new() };
         let side = if is_server { "-s" } else { "" };
@@ -151,8 +171,10 @@ mod tests {
         };
         assert_eq!(said(0, true), "ibv_rc_pingpong -d rxe2 -g 1 -p 7 -n 5 -s 64 -e");
         assert_eq!(said(0, false), "ibv_rc_pingpong -d rxe1 -g 1 -p 7 -n 5 -s 64 -e 10.98.0.2");
-        assert_eq!(said(1, false), "versus pingpong -e 10.98.0.2:7 -n 5 -z 64");
-        assert_eq!(said(4, true), "versus echo --on tokio 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
-        assert_eq!(said(5, true), "peers/peer-rdma-io-echo 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
+        assert_eq!(said(1, true), "env VERSUS_PARTS=1 c 10.98.0.2 7 serve:1");
+        assert_eq!(said(1, false), "env VERSUS_PARTS=1 c 10.98.0.2 7 messages:5");
+        assert_eq!(said(2, false), "versus pingpong -e 10.98.0.2:7 -n 5 -z 64");
+        assert_eq!(said(5, true), "versus echo --on tokio 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
+        assert_eq!(said(6, true), "peers/peer-rdma-io-echo 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
     }
 }
