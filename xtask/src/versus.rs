@@ -1,5 +1,6 @@
 //! `cargo xtask versus`: compares cmid with C, in the VM.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -66,11 +67,10 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "--bins", "-p", "rping", "--features", "rping/verbs"], &[])?;
     prepare(context)?;
-    let line = |text| command::line(context, context.kernel, Backend::default(), Transport::Rxe, text);
     let kernel = context.kernel;
     if arguments.quick {
         let options = Options { kernel, timeout: Duration::from_secs(LIMIT), ..Options::default() };
-        return guest::run(&[options], &line(QUICK)?.words);
+        return guest::run(&[options], &line(context, QUICK)?);
     }
     let directory = context.target().join("versus");
     // The figures of an earlier run must not be taken for this one's.
@@ -79,20 +79,21 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let files = ["figures.json", "peers.json", "echo.json", "syscalls.json"].map(|name| directory.join(name));
     let [figures, of_peers, echo, syscalls] = &files;
     let parts = if arguments.parts.is_empty() { Part::value_variants() } else { &arguments.parts };
-    // Nine pairs of each figure.
-    let mut command = line("VERSUS_PARTS=10 @versus measure --c @versus-c --rping @rping")?.words;
-    command.extend(["--into".into(), figures.clone().into_os_string()]);
-    command.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
+    let mut into: Vec<OsString> = vec!["--into".into(), figures.clone().into_os_string()];
+    into.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
     if parts.iter().any(|part| matches!(part, Part::Peers | Part::Echo)) {
-        command.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
-        command.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
-        command.extend(["--echo-into".into(), echo.clone().into_os_string()]);
+        into.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
+        into.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
+        into.extend(["--echo-into".into(), echo.clone().into_os_string()]);
     }
     let measure = |parts: Vec<Part>, counted_clock: bool| {
         let names = parts.iter().filter_map(ValueEnum::to_possible_value);
         let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
-        let command = [&command[..], &["--parts".into(), names.join(",").into()]].concat();
-        let cpus = if counted_clock { 1 } else { arguments.smp };
+        // Nine figures of each row, and three where all are nearly the same.
+        let (rounds, cpus) = if counted_clock { (4, 1) } else { (10, arguments.smp) };
+        let mut command =
+            line(context, &format!("VERSUS_PARTS={rounds} @versus measure --c @versus-c --rping @rping"))?;
+        command.extend(into.iter().cloned().chain(["--parts".into(), names.join(",").into()]));
         let (timeout, writable) = (Duration::from_secs(LONG), vec![directory.clone()]);
         let options = Options { kernel, timeout, cpus, counted_clock, writable, ..Options::default() };
         if names.is_empty() { Ok(()) } else { guest::run(&[options], &command) }
@@ -108,6 +109,10 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         }
     }
     measured
+}
+
+fn line(context: &Context, text: &str) -> Result<Vec<OsString>> {
+    Ok(command::line(context, context.kernel, Backend::default(), Transport::Rxe, text)?.words)
 }
 
 /// Builds the programs on other crates, and returns their folder. One of the crates compiles rdma-core's headers.

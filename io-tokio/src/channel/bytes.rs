@@ -107,7 +107,7 @@ impl<D: DataPath, O: Observer> AsyncWrite for ByteStream<D, O> {
         if len == 0 {
             return Poll::Ready(Ok(0));
         }
-        ready!(self.channel.poll_room(context))?;
+        ready!(self.channel.poll_room(false, context))?;
         Poll::Ready(self.channel.send_now(&slices[..count]).map(|()| len))
     }
 
@@ -118,7 +118,7 @@ impl<D: DataPath, O: Observer> AsyncWrite for ByteStream<D, O> {
     /// Ready at once. A service of HTTP/1 that waits for the reader of a body polls nothing else.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // If it is pending, the task is woken for the next flush.
-        let _ = self.channel.begin(Half::Send, context);
+        let _ = self.channel.poll_turns(Half::Send, context, |_| None::<()>);
         Poll::Ready(Ok(()))
     }
 

@@ -182,13 +182,10 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         poll_fn(|context| {
             let is_large = message.len() > self.message_max && self.message_max >= OFFER - HEADER;
             if is_large || message.len() <= self.message_max {
-                ready!(self.poll_room(context))?;
+                ready!(self.poll_room(is_large, context))?;
             }
-            match self.offered.is_some() {
-                true if is_large && !self.has_finished() => Poll::Pending,
-                false if is_large && !self.has_finished() => Poll::Ready(self.offer(message)),
-                _ => Poll::Ready(self.send_now(&[message])),
-            }
+            let offers = is_large && !self.has_finished();
+            Poll::Ready(if offers { self.offer(message) } else { self.send_now(&[message]) })
         })
         .await
     }
@@ -239,14 +236,10 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     }
 
     fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Message<D::Piece>>>> {
-        ready!(self.begin(Half::Receive, context));
-        if let Some(message) = self.pop_message() {
-            return Poll::Ready(Ok(Some(message)));
-        } else if self.peer_has_finished {
-            return Poll::Ready(Ok(None));
-        }
-        self.intact()?;
-        Poll::Pending
+        self.poll_turns(Half::Receive, context, |channel| {
+            let message = channel.pop_message();
+            (message.is_some() || channel.peer_has_finished).then_some(message)
+        })
     }
 
     /// Takes the next message, if it is here.
@@ -260,46 +253,54 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         }
     }
 
-    /// Ready if a message can be sent.
-    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.begin(Half::Send, context));
-        self.intact()?;
-        let is_ready = self.has_finished() || (self.has_room() && self.queued.is_none());
-        if is_ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+    /// Ready if a message can be sent, or offered.
+    fn poll_room(&mut self, is_large: bool, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_turns(Half::Send, context, |channel| {
+            let is_next = channel.queued.is_none() && !(is_large && channel.offered.is_some());
+            let has_room = channel.has_room() && is_next;
+            (channel.failure.is_none() && (channel.has_finished() || has_room)).then_some(())
+        })
     }
 
     /// Ready if no message waits for a credit.
     fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.queued.is_some() {
-            ready!(self.begin(Half::Send, context));
-        }
         if self.queued.is_none() {
             return Poll::Ready(Ok(()));
         }
-        self.intact()?;
-        Poll::Pending
+        self.poll_turns(Half::Send, context, |channel| channel.queued.is_none().then_some(()))
     }
 
     fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sent(context))?;
         self.messages.close(Time::NEVER);
-        ready!(self.begin(Half::Send, context));
-        let is_delivered = !self.is_lost && self.sends.available() == self.sends.blocks();
-        let is_said = matches!(self.messages.stage(), Stage::Closed | Stage::Over);
-        // A peer that has finished may go without our goodbye.
-        if is_delivered && (is_said || (self.peer_has_finished && self.failure.is_some())) {
-            return Poll::Ready(Ok(()));
-        }
-        self.intact()?;
-        Poll::Pending
+        self.poll_turns(Half::Send, context, |channel| {
+            let is_delivered = !channel.is_lost && channel.sends.available() == channel.sends.blocks();
+            let is_said = matches!(channel.messages.stage(), Stage::Closed | Stage::Over);
+            // A peer that has finished may go without our goodbye.
+            let has_gone = channel.peer_has_finished && channel.failure.is_some();
+            (is_delivered && (is_said || has_gone)).then_some(())
+        })
     }
 
-    /// Makes a turn for a task that waits for a half. Pending if other tasks are to run first.
-    fn begin(&mut self, half: Half, context: &mut Context<'_>) -> Poll<()> {
+    /// Makes turns for a task that waits for a half, until `poll` has its result or no turn is necessary. Pending also if
+    /// other tasks are to run first.
+    fn poll_turns<T>(
+        &mut self,
+        half: Half,
+        context: &mut Context<'_>,
+        mut poll: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Poll<io::Result<T>> {
         ready!(pin!(consume_budget()).poll(context));
         self.wakers.register(half, context);
-        self.turn(half);
-        Poll::Ready(())
+        loop {
+            self.turn(half);
+            if let Some(result) = poll(self) {
+                self.wakers.forget(half);
+                return Poll::Ready(Ok(result));
+            }
+            self.intact()?;
+            ready!(self.poll_ready());
+        }
     }
 
     /// Whether this side sends no more messages.

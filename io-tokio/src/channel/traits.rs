@@ -30,7 +30,7 @@ impl<D: DataPath, O: Observer, T: AsRef<[u8]>> Sink<T> for Channel<D, O> {
     type Error = io::Error;
 
     fn poll_ready(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_room(context)
+        self.poll_room(false, context)
     }
 
     fn start_send(mut self: Pin<&mut Self>, message: T) -> io::Result<()> {

@@ -17,7 +17,7 @@ use crate::clock;
 const BATCH: usize = 16;
 
 impl<D: DataPath, O: Observer> Channel<D, O> {
-    /// Takes what has arrived, sends what is due without a message, and registers for what comes next. A failure is kept.
+    /// Takes what has arrived, and sends what is due without a message. A failure is kept.
     pub(super) fn turn(&mut self, half: Half) {
         if self.failure.is_some() {
             return;
@@ -32,35 +32,31 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
 
     /// Returns whether something has happened.
     ///
-    /// It ends: the peer sends no more than it has credits for, those of messages return when the program has dropped them,
+    /// Turns end: the peer sends no more than it has credits for, those of messages return when the program has dropped them,
     /// and packets without messages are not answered by others.
     fn make_turn(&mut self) -> io::Result<bool> {
         let (mut some, mut has_happened) = ([Completion::default(); BATCH], false);
-        loop {
-            while let Some(polled) = self.connection.take_completions(&mut some)? {
-                if polled == 0 {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has gone unfinished"));
-                }
-                has_happened = true;
-                for completion in &some[..polled] {
-                    self.completed(completion)?;
-                }
+        while let Some(polled) = self.connection.take_completions(&mut some)? {
+            if polled == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has gone unfinished"));
             }
-            let (now, has_ended) = (clock::now(), self.connection.has_ended());
-            self.read_next(has_ended)?;
-            // A receive that is posted after the end is flushed, and would be posted again.
-            if has_ended {
-                self.mark_end();
-            } else {
-                self.post_receives()?;
-                self.messages.handle_timeout(now).map_err(failed)?;
-                self.send_queued()?;
-                self.send_control(now)?;
-            }
-            if self.poll_ready(now)?.is_pending() {
-                return Ok(has_happened);
+            has_happened = true;
+            for completion in &some[..polled] {
+                self.completed(completion)?;
             }
         }
+        let (now, has_ended) = (clock::now(), self.connection.has_ended());
+        self.read_next(has_ended)?;
+        // A receive that is posted after the end is flushed, and would be posted again.
+        if has_ended {
+            self.mark_end();
+        } else {
+            self.post_receives()?;
+            self.messages.handle_timeout(now).map_err(failed)?;
+            self.send_queued()?;
+            self.send_control(now)?;
+        }
+        Ok(has_happened)
     }
 
     fn completed(&mut self, completion: &Completion) -> io::Result<()> {
@@ -190,13 +186,14 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         }
     }
 
-    /// Ready if another turn is necessary. Otherwise both halves are woken when it is.
-    fn poll_ready(&mut self, now: Time) -> Poll<io::Result<()>> {
-        let waker: Waker = self.waker.clone();
+    /// Ready if another turn is necessary. Otherwise both halves are woken when it is. A failure is kept.
+    pub(super) fn poll_ready(&mut self) -> Poll<()> {
+        let (waker, now): (Waker, _) = (self.waker.clone(), clock::now());
         // A sign of life that is due, and for which no block is free, is tried again.
         let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
         let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
-        self.connection.poll_ready(messages, &mut Context::from_waker(&waker))
+        let polled = self.connection.poll_ready(messages, &mut Context::from_waker(&waker));
+        polled.map(|ready| self.failure = ready.err().map(Arc::new))
     }
 }
 

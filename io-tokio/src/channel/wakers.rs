@@ -40,6 +40,13 @@ impl Wakers {
         drop(before);
     }
 
+    /// The task waits for a half no more.
+    pub(super) fn forget(&self, half: Half) {
+        let before = self.of(half).take();
+        // As in `register`.
+        drop(before);
+    }
+
     /// Called before the channel looks for the receives of dropped messages.
     pub(super) fn look(&self, peer_is_low: bool) {
         self.peer_is_low.store(peer_is_low, Ordering::Relaxed);
