@@ -153,6 +153,10 @@ pub enum PostReason {
     /// The peer answers no reads and atomic operations. Soft-RoCE would wait for ever.
     #[error("the peer answers no reads and atomic operations: its responder_resources are 0")]
     NoReads,
+    /// The device has refused an earlier request of the send queue ([`PostReason::Device`]), and it is not known to be over:
+    /// soft-iWARP's library would queue this one behind it, return success, and never ring the doorbell. Destroy the QP.
+    #[error("the device has refused an earlier request, and may execute none behind it: destroy the QP")]
+    Stuck,
     /// An atomic operation into fewer than 8 bytes, or on an address that is not a multiple of 8.
     #[error("an atomic operation needs 8 bytes, and an address of the peer that is a multiple of 8")]
     BadAtomic,
@@ -234,6 +238,7 @@ impl PostReason {
             | PostReason::Gone => Errno::EINVAL,
             PostReason::QueueFull { .. } | PostReason::NotReclaimed { .. } | PostReason::TooManyBinds => Errno::ENOMEM,
             PostReason::NotOfTransport(_) => Errno::EOPNOTSUPP,
+            PostReason::Stuck => Errno::EIO,
             PostReason::StateUnknown(errno) | PostReason::Device(errno) => errno,
         }
     }

@@ -132,7 +132,7 @@ pub trait QueuePair: Send {
     /// The request is not posted, for one of the [reasons](PostReason): a range beyond the end, an MR or an address
     /// handle of another PD, an MR without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges
     /// than the QP permits, a datagram on a connected QP or the reverse, a read or an atomic operation if the peer
-    /// answers none (not known on iWARP), and before the QP is in [`QpState::RTS`]. [`PostReason::NotOfTransport`] for
+    /// answers none (on iWARP from ESTABLISHED on), and before the QP is in [`QpState::RTS`]. [`PostReason::NotOfTransport`] for
     /// what the transport lacks: on iWARP immediate data and atomic operations. [`PostReason::QueueFull`] if there is no
     /// room. A request occupies the queue until its completion is polled; an unsignaled one, until the completion of a
     /// later request is polled, on iWARP a later read or fenced request for a read. On iWARP completions come out of

@@ -1,6 +1,8 @@
 //! Fault injection into creations, memory calls and posts of a host.
 
 use cmid_proto::Errno;
+#[cfg(doc)]
+use cmid_proto::datapath::PostReason;
 
 use crate::data::fault::{ReregFault, Resource};
 use crate::fabric::host::Host;
@@ -29,8 +31,8 @@ impl Host {
 
     /// Makes the next post on this host fail with this errno after its work requests are in their queue, as librxe and
     /// libsiw do if the kernel refuses the doorbell: of a send, a batch, a receive, a bind or an invalidate. They stay in
-    /// flight, and the device executes them with the next doorbell of that queue, or flushes them in the error state. No
-    /// poll returns their completions.
+    /// flight, and the device executes them with the next doorbell of that queue, or flushes them in the error state. A send
+    /// queue on iWARP has no next doorbell: later posts fail ([`PostReason::Stuck`]). No poll returns their completions.
     /// Faults queue: each post uses one.
     pub fn fail_next_doorbell(&self, errno: Errno) {
         self.with_state(|host| host.faults.doorbell.push_back(errno));

@@ -61,7 +61,7 @@ pub(crate) struct Pair {
     pub(crate) srq: Option<SrqNo>,
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
-    /// Whether the peer answers reads and atomic operations: its `responder_resources` are not 0. iWARP does not tell.
+    /// Whether the peer answers reads and atomic operations: its `responder_resources` are not 0.
     pub(crate) answers_reads: bool,
     /// The attributes that the program has chosen for RTR and RTS.
     pub(crate) chosen: QpAttrs,
@@ -257,9 +257,11 @@ impl Queues {
         Ok(())
     }
 
-    pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8)) {
+    /// The peer answers `depth` reads and atomic operations at a time.
+    pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8), depth: u8) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
+            pair.answers_reads = depth > 0;
             pair.set_attrs(retries);
         }
     }

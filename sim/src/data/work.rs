@@ -77,8 +77,12 @@ impl World {
         if matches!(pair.state, PairState::Init | PairState::Rtr) {
             return Err(PostReason::TooEarly(pair.state.into()));
         }
+        // libsiw never rings again behind a request whose doorbell was refused.
+        if pair.order == Order::OfTransport && pair.sends.iter().any(|pending| pending.is_withdrawn) {
+            return Err(PostReason::Stuck);
+        }
         // rxe would wait for an answer forever.
-        if is_read(work.opcode) && !pair.answers_reads && pair.order == Order::OfPosts {
+        if is_read(work.opcode) && !pair.answers_reads {
             return Err(PostReason::NoReads);
         }
         if pair.send_room() == 0 {

@@ -254,10 +254,7 @@ impl World {
     pub(crate) fn move_ready(&mut self, ready: &Ready, depth: u8) -> Result<(), Errno> {
         let &Ready { qp, peer, retries } = ready;
         self.queues.modify(qp, PairState::Init)?;
-        self.queues.set_peer(qp, peer, retries);
-        if let Some(pair) = self.queues.pairs.get_mut(&qp) {
-            pair.answers_reads = depth > 0;
-        }
+        self.queues.set_peer(qp, peer, retries, depth);
         self.queues.modify(qp, PairState::Rtr)?;
         self.queues.modify(qp, PairState::Rts)?;
         self.run_inbound(qp);

@@ -161,8 +161,8 @@ impl World {
         conn.param.responder_resources = depths.responder_resources.max(conn.param.responder_resources);
         conn.param.initiator_depth = depths.initiator_depth.min(conn.param.initiator_depth);
         conn.qp = Some(qp);
-        let peer = conn.peer.ok_or(Errno::EINVAL)?;
-        self.iw_ready_qp(qp, peer);
+        let (peer, depth) = (conn.peer.ok_or(Errno::EINVAL)?, conn.param.initiator_depth);
+        self.iw_ready_qp(qp, peer, depth);
         self.iw_send(no, peer, IwMessage::Reply { private_data: data.to_vec() });
         self.iw_send(no, no, IwMessage::Ready);
         Ok(())
@@ -340,7 +340,7 @@ impl World {
             self.timers.cancel(timer);
         }
         if let Some(qp) = qp {
-            self.iw_ready_qp(qp, from);
+            self.iw_ready_qp(qp, from, answer.responder_resources);
         }
         self.report(Unread { param, private_data, ..Unread::new(no, Kind::Established, 0) });
     }
@@ -381,12 +381,12 @@ impl World {
         }
     }
 
-    /// Moves a QP to RTS, towards the QP at the other end. The device does that itself, in any state before RTS
-    /// (`siw_qp_modify`).
-    fn iw_ready_qp(&mut self, qp: QpNo, peer: IdNo) {
+    /// Moves a QP to RTS, towards the QP at the other end, which answers `depth` reads at a time. The device does that itself,
+    /// in any state before RTS (`siw_qp_modify`).
+    fn iw_ready_qp(&mut self, qp: QpNo, peer: IdNo, depth: u8) {
         let remote = self.ids.get(&peer).and_then(|id| id.iw.as_ref()).and_then(|conn| conn.qp);
         // TCP waits for a receiver that is not ready, without a limit.
-        self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7));
+        self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7), depth);
         for state in [PairState::Rtr, PairState::Rts] {
             let _ = self.queues.modify(qp, state);
         }

@@ -27,19 +27,34 @@ pub(crate) fn env_with(config: Config) -> Env {
 
 /// A listener, a client that has connected with this private data, and the id of the request.
 fn requested(env: &mut Env, data: &[u8]) -> (IdKey, IdKey, Equipment) {
+    let param = env.cp();
+    requested_with(env, param, data)
+}
+
+fn requested_with(env: &mut Env, param: ConnParam, data: &[u8]) -> (IdKey, IdKey, Equipment) {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let qp = env.client.qp(client);
-    env.connect(client, data);
+    env.client.connect(client, param, data).unwrap();
     let request = env.server.next(env.cs);
     assert_eq!((request.kind, request.listener), (CmEvent::ConnectRequest, Some(listener)));
     (client, request.carries(data.len(), data).id, qp)
 }
 
 pub(crate) fn established(env: &mut Env) -> ([IdKey; 2], [Equipment; 2]) {
-    let (client, server, client_qp) = requested(env, &[]);
+    established_with(env, [(1, 1); 2])
+}
+
+/// With the resources and depths of client and server.
+pub(crate) fn established_with(env: &mut Env, depths: [(u8, u8); 2]) -> ([IdKey; 2], [Equipment; 2]) {
+    let params = depths.map(|(responder_resources, initiator_depth)| ConnParam {
+        responder_resources,
+        initiator_depth,
+        ..env.cp()
+    });
+    let (client, server, client_qp) = requested_with(env, params[0], &[]);
     let server_qp = env.server.qp(server);
-    env.accept(server, b"yes");
+    env.server.accept(server, params[1], b"yes").unwrap();
     env.client.next(env.cc).is(client, CmEvent::Established, 0).carries(3, b"yes");
     env.server.next(env.cs).is(server, CmEvent::Established, 0).carries(0, &[]);
     ([client, server], [client_qp, server_qp])

@@ -75,6 +75,44 @@ fn on_iwarp_a_write_that_the_peer_refuses_succeeds_and_ends_the_connection() {
 }
 
 #[test]
+fn on_iwarp_a_read_that_the_peer_does_not_answer_is_refused() {
+    for (depths, is_answered) in [
+        ([(0, 0), (0, 0)], [false, false]),
+        ([(0, 4), (0, 4)], [true, false]),
+        ([(4, 4), (0, 4)], [true, true]),
+        ([(0, 0), (4, 4)], [true, false]),
+    ] {
+        let mut env = iwarp::env();
+        let (_ids, mut ends) = iwarp::established_with(&mut env, depths);
+        let [here, there] = [&ends[0].pd, &ends[1].pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+        for (end, near, far, is_answered) in [(0, &here, &there, is_answered[0]), (1, &there, &here, is_answered[1])] {
+            let end = &mut ends[end];
+            let expected = if is_answered { Ok(()) } else { Err(PostReason::NoReads) };
+            assert_eq!(why(end.qp.post_send(SendWr::read(1, near.sge(0..8), remote(far)))), expected, "{depths:?}");
+            end.qp.post_send(SendWr::write(2, near.sge(0..8), remote(far))).unwrap();
+            assert!(polled(&env, &mut end.send_cq).contains(&(2, OK)));
+        }
+    }
+}
+
+/// The library returns success for what it queues behind a refused request, and does not ring.
+#[test]
+fn on_iwarp_nothing_is_posted_behind_a_refused_request() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 8], ALL).unwrap();
+    let write = |wr_id| SendWr::write(wr_id, here.sge(0..8), remote(&there));
+    c.qp.post_send(write(1)).unwrap();
+    env.host.fail_next_doorbell(Errno::EACCES);
+    assert_eq!(why(c.qp.post_send(write(2))), Err(PostReason::Device(Errno::EACCES)));
+    assert_eq!(why(c.qp.post_send(write(3))), Err(PostReason::Stuck));
+    assert_eq!(c.qp.post_sends([write(4)]).map_err(|batch| batch.error.reason()), Err(PostReason::Stuck));
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK)]);
+    c.qp.post_recv(5, here.sge(0..8)).unwrap();
+}
+
+#[test]
 fn on_iwarp_there_are_no_immediate_data_and_no_atomics() {
     let mut env = iwarp::env();
     let (_ids, [mut c, s]) = iwarp::established(&mut env);

@@ -97,6 +97,11 @@ impl WrRing {
 }
 
 impl Cursor {
+    /// Whether a withdrawn request may be in flight.
+    pub(crate) fn has_withdrawn(&self) -> bool {
+        self.wr_ring.withdrawn.load(Ordering::Acquire) != 0
+    }
+
     /// Called if the provider has not accepted the last `count` requests, which are at least one. It may execute them, at
     /// once or with a later doorbell. So they stay in flight, with their tokens. Their completions are not for the
     /// application.

@@ -141,7 +141,7 @@ impl QpInner {
             is_datagram: datagrams,
             is_iwarp,
             sends: AtomicBool::new(false),
-            initiator_depth: AtomicU8::new(0),
+            initiator_depth: AtomicU8::new(u8::MAX),
             caps: rounded,
             chosen,
             datagram_limit: DatagramLimit::new(port),

@@ -12,10 +12,22 @@ impl Poster {
     /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
     pub(super) fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
         self.check_kind(op, self.is_datagram)?;
-        if self.is_iwarp && !is_of_iwarp(op) {
-            return Err(PostReason::NotOfTransport(Transport::Iwarp));
+        if self.is_iwarp {
+            self.check_iwarp(op)?;
         }
         self.check_reads(op)
+    }
+
+    /// Refuses what iWARP does not have, and what would not be executed: libsiw rings the doorbell only if the request before
+    /// is done, and one that was refused may never be.
+    fn check_iwarp(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
+        if !is_of_iwarp(op) {
+            return Err(PostReason::NotOfTransport(Transport::Iwarp));
+        }
+        if self.send.has_withdrawn() {
+            return Err(PostReason::Stuck);
+        }
+        if op.writes_locally() && self.inner.is_unanswered() { Err(PostReason::NoReads) } else { Ok(()) }
     }
 
     /// Refuses a length that the operation does not have.

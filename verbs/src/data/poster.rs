@@ -106,8 +106,8 @@ impl Poster {
         if !inner.sends.load(Ordering::Acquire) {
             inner.learn_whether_it_sends()?;
         }
-        // On iWARP the depth is that of the kernel's connection, which the QP does not tell.
-        self.refuses_reads = !self.is_datagram && !self.is_iwarp && inner.initiator_depth.load(Ordering::Relaxed) == 0;
+        // On iWARP it may become known later.
+        self.refuses_reads = !self.is_datagram && !self.is_iwarp && inner.is_unanswered();
         inner.queues.open_send(&mut self.send, inner.pd.inner(), self.is_iwarp);
         Ok(())
     }

@@ -57,7 +57,7 @@ pub(crate) struct QpInner {
     pub(super) is_iwarp: bool,
     /// Whether the QP is known to be in RTS, or to have been.
     pub(super) sends: AtomicBool,
-    /// The number of reads and atomic operations that the peer answers at a time, if `sends`.
+    /// The number of reads and atomic operations that the peer answers at a time, if `sends`; on iWARP from ESTABLISHED on.
     pub(super) initiator_depth: AtomicU8,
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
@@ -179,10 +179,18 @@ impl QpInner {
         }
     }
 
-    /// Notes that the QP is in RTS, with this number of reads and atomic operations.
+    /// Notes that the QP is in RTS, with this number of reads and atomic operations. On iWARP the number is that of the
+    /// kernel's connection, which the QP does not tell.
     pub(super) fn note_sends(&self, initiator_depth: u8) {
-        self.initiator_depth.store(initiator_depth, Ordering::Relaxed);
+        if !self.is_iwarp {
+            self.initiator_depth.store(initiator_depth, Ordering::Relaxed);
+        }
         self.sends.store(true, Ordering::Release);
+    }
+
+    /// Whether the peer is known to answer no reads and atomic operations. Called if the QP sends.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.initiator_depth.load(Ordering::Relaxed) == 0
     }
 
     /// Queries whether the QP is in RTS or was: another party moves it there, librdmacm or the kernel (iWARP).

@@ -1,5 +1,7 @@
 //! A QP on an id of the kernel's connection manager.
 
+use core::sync::atomic::Ordering;
+
 use cmid_proto::{Ece, Errno, Outcome};
 
 use crate::data::QpInner;
@@ -40,6 +42,12 @@ impl QueuePair for QpInner {
         // which has other credentials than the one that opened the device.
         if self.set_state(ibv_qp_state::IBV_QPS_ERR).is_ok() || self.pd.inner().is_gone() {
             self.note_stopped();
+        }
+    }
+
+    fn note_depth(&self, depth: u8) {
+        if self.is_iwarp {
+            self.initiator_depth.store(depth, Ordering::Relaxed);
         }
     }
 

@@ -70,12 +70,12 @@ impl Id {
             }
             CmEvent::ConnectResponse => self.remote_ece = event.ece(),
             CmEvent::Rejected => self.qp.iter().for_each(|qp| qp.stop()),
+            CmEvent::Established => self.qp.iter().for_each(|qp| qp.note_depth(event.conn().responder_resources)),
             CmEvent::AddrError
             | CmEvent::RouteError
             | CmEvent::ConnectRequest
             | CmEvent::ConnectError
             | CmEvent::Unreachable
-            | CmEvent::Established
             | CmEvent::Disconnected
             | CmEvent::DeviceRemoval
             | CmEvent::MulticastJoin

@@ -57,6 +57,8 @@ impl QueuePair for FakeQp {
         self.stopped.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn note_depth(&self, _: u8) {}
+
     fn note_removal(&self) {
         self.removed.fetch_add(1, Ordering::Relaxed);
     }

@@ -18,6 +18,9 @@ pub(crate) trait QueuePair: Send + Sync {
     /// Moves the QP to the error state. Does nothing if the device is gone.
     fn stop(&self);
 
+    /// Notes the `responder_resources` of ESTABLISHED: on iWARP the number of reads that the peer answers at a time.
+    fn note_depth(&self, depth: u8);
+
     /// Notes that its device is removed.
     fn note_removal(&self);
 

@@ -108,6 +108,12 @@ impl Unacked {
         raw
     }
 
+    /// Returns the `responder_resources` of an event of a connection; without a meaning for others.
+    pub(crate) fn responder_resources(&self) -> u8 {
+        // SAFETY: librdmacm starts from zeros, and each pattern is a value of these integers and pointers.
+        unsafe { self.get().param.conn }.responder_resources
+    }
+
     /// Whether its id is for datagrams.
     fn is_datagram(&self) -> bool {
         let id = self.get().id;

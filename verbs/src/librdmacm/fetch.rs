@@ -83,6 +83,9 @@ impl Rdmacm {
             self.note_removal(key);
         } else if kind == CmEvent::MulticastJoin {
             self.note_join(key, event);
+        } else if kind == CmEvent::Established {
+            let qp = self.ids.get(key).and_then(|id| id.qp.as_ref());
+            qp.into_iter().for_each(|qp| qp.note_depth(event.responder_resources()));
         }
     }
 

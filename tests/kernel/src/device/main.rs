@@ -73,7 +73,7 @@ const CHECKS: [(&str, fn()); 78] = [
     ("refused posts: flags that do not exist", refused_posts::unknown_flags),
     ("refused posts: requests without ranges", refused_posts::without_ranges),
     ("refused posts: opcodes of failures", refused_posts::failed_opcodes),
-    ("reads that the peer does not answer", refused_posts::no_reads),
+    ("refused posts: reads that the peer does not answer", refused_posts::no_reads),
     ("a CQ has room for what reports to it", pins::cq_room),
     ("a queue has its ring from the first post on", pins::first_post),
     ("blocks: there and back", blocks::there_and_back),

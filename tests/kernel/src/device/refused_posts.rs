@@ -84,7 +84,11 @@ pub(crate) fn doorbell() {
     post_as_nobody(&mut c, SendWr::read(1, into.sge(0..64), shared.remote(0)));
     assert!(into.slice_mut().is_err(), "it may be executed");
     if is_iwarp(&mut client, &c) {
-        // libsiw rings only if the request before is done, so nothing is executed any more. It ends with the QP.
+        // libsiw rings only if the request before is done, so nothing is executed any more, and nothing more is posted.
+        // Another request would be queued, with success. It ends with the QP.
+        let write = SendWr::write(2, other.sge(0..64), shared.remote(100));
+        assert_eq!(why(c.qp.post_send(write)), Err(PostReason::Stuck));
+        assert_eq!(c.qp.post_sends([write]).map_err(|batch| batch.error.reason()), Err(PostReason::Stuck));
         client.ok(&Call::Destroy { id: c.id });
         let End { qp, mut cq, .. } = c;
         drop(qp);
@@ -194,7 +198,7 @@ pub(crate) fn failed_opcodes() {
     assert!(failed.iter().all(|one| expected.contains(one)) && failed.contains(&expected[0]), "{failed:?}");
 }
 
-/// A peer that answers no reads: soft-RoCE would wait for ever.
+/// A peer that answers no reads: soft-RoCE would wait for ever, and soft-iWARP would execute nothing more.
 pub(crate) fn no_reads() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener();
