@@ -270,6 +270,7 @@ const SLOW: &[Step] = &[
     step("1,000 random programs: the simulator and librdmacm agree on soft-iWARP", 1500, differential_on_siw(Librdmacm)),
     step("posts and completions on soft-iWARP", 40, siw(V6_12, Own, 300, POSTS)),
     step("posts and completions on soft-iWARP, over librdmacm", 40, siw(V6_12, Librdmacm, 300, POSTS)),
+    step("posts and completions on soft-iWARP of Linux 6.1", 40, siw(V6_1, Own, 300, POSTS)),
     step("a deregistration under a peer's write, on two CPUs", 40, under_a_write(Transport::Rxe)),
     step("a deregistration under a peer's write on soft-iWARP, on two CPUs", 40, under_a_write(Transport::Siw)),
     step("calls that wait for a peer on soft-iWARP", 120, siw(V6_12, Own, 300, &["@kernel-iwarp-waits"])),

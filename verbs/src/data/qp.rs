@@ -200,10 +200,10 @@ impl QpInner {
     pub(super) fn learn_whether_it_sends(&self) -> Result<(), PostReason> {
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 | ibv_qp_attr_mask::IBV_QP_MAX_QP_RD_ATOMIC.0;
         let attr = self.query(mask).map_err(PostReason::StateUnknown)?;
-        // Soft-iWARP before Linux 6.8 does not tell the state; the QP was in INIT when it was made.
-        let is_unknown = self.is_iwarp && QpState(attr.qp_state) == QpState::RESET;
-        if attr.qp_state < QpState::RTS.0 && !is_unknown {
-            return Err(PostReason::TooEarly(QpState(attr.qp_state)));
+        if attr.qp_state < QpState::RTS.0 {
+            // Soft-iWARP before Linux 6.8 does not tell the state, and says 0: it was made in INIT, and sends from ESTABLISHED on.
+            let state = if self.is_iwarp { attr.qp_state.max(QpState::INIT.0) } else { attr.qp_state };
+            return Err(PostReason::TooEarly(QpState(state)));
         }
         self.note_sends(attr.max_rd_atomic);
         Ok(())

@@ -48,6 +48,7 @@ impl QueuePair for QpInner {
     fn note_depth(&self, depth: u8) {
         if self.is_iwarp {
             self.initiator_depth.store(depth, Ordering::Relaxed);
+            self.sends.store(true, Ordering::Release);
         }
     }
 

@@ -18,7 +18,8 @@ pub(crate) trait QueuePair: Send + Sync {
     /// Moves the QP to the error state. Does nothing if the device is gone.
     fn stop(&self);
 
-    /// Notes the `responder_resources` of ESTABLISHED: on iWARP the number of reads that the peer answers at a time.
+    /// Notes the `responder_resources` of ESTABLISHED: on iWARP the number of reads that the peer answers at a time, and that
+    /// the QP is in RTS.
     fn note_depth(&self, depth: u8);
 
     /// Notes that its device is removed.
