@@ -4,7 +4,7 @@
 //! `input`: the fuzzer's inputs, the committed corpora and the random programs of proptest are the same bytes, and a
 //! failure of each shrinks to fewer of them. `tests/random.rs` runs random bytes; `tests/replay.rs` replays the committed
 //! corpora on stable. Only `fuzz/`, a separate workspace with one line per target, needs cargo-fuzz: `cargo xtask fuzz
-//! TARGET`. The last three targets need the feature `devices`.
+//! TARGET`. The last four targets need the feature `devices`.
 //!
 //! | target | application | device | what must hold |
 //! | --- | --- | --- | --- |
@@ -18,9 +18,11 @@
 //! | [`nvme_responses`] | `cmid-nvme` without I/O | none: a hostile NVMe target | a command ends at most once, and none is lost |
 //! | `pair` | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 //! | `kernel` | any requests, on `KernelCm` | any bytes as the kernel's answers | an event is what the bytes say |
+//! | `blocks` | drops, forgets and shares blocks, on threads, and panics | simulated | a block has one owner |
 //! | `in_flight` | posts, polls, destroys and deregisters | completes, drops, repeats | memory is pinned until the last poll |
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod faithful;
 #[cfg(feature = "devices")]
 pub mod in_flight;
@@ -77,6 +79,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "redial", run: redial::run },
     Target { name: "messages", run: messages::run },
     Target { name: "nvme_responses", run: nvme_responses::run },
+    #[cfg(feature = "devices")]
+    Target { name: "blocks", run: blocks::run },
     #[cfg(feature = "devices")]
     Target { name: "in_flight", run: in_flight::run },
     #[cfg(feature = "devices")]

@@ -99,6 +99,12 @@ fn the_laws_hold_for_two_drives_on_the_simulator() {
 
 #[cfg(feature = "devices")]
 #[test]
+fn a_block_has_one_owner_whatever_a_program_does() {
+    run_target("blocks", 400);
+}
+
+#[cfg(feature = "devices")]
+#[test]
 fn the_laws_hold_for_devices_that_answer_anything() {
     run_target("kernel", 200);
     run_target("in_flight", 200);
