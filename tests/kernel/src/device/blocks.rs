@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
+use cmid_model::blocks::{self, Ground};
 use cmid_proto::datapath::{
     Attaching, CompletionQueue, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps, WcOpcode,
 };
-use cmid_proto::{Call, CmEvent, ErrorWith};
+use cmid_proto::{Call, CmEvent, ErrorWith, IdKey};
 use cmid_verbs::{Access, Block, Completion, Pd, Pool, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
@@ -140,6 +143,42 @@ pub(crate) fn of_a_qp_that_is_gone() {
     server.ok(&Call::Destroy { id });
     drop((qp, cq));
     assert_eq!(there.available(), 1);
+}
+
+/// What is under the ends of a connection.
+struct Sides([(Side, IdKey); 2]);
+
+impl Ground for Sides {
+    fn wait(&mut self) {
+        sleep(Duration::from_millis(1));
+    }
+
+    fn detach(&mut self, end: usize) {
+        let (side, id) = &mut self.0[end];
+        side.device.destroy_qp(*id).expect("destroy_qp");
+    }
+}
+
+/// Programs that do what safe code may.
+pub(crate) fn any_program() {
+    let mut dice = 1_u64;
+    for _ in 0..30 {
+        let Pair { client, server, c, s, .. } = Pair::connected();
+        let sides = Sides([(client, c.id), (server, s.id)]);
+        let ends = [c, s].map(|end| {
+            let memory = vec![blocks::READ; 2 * blocks::LEN];
+            let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+            let memory = end.pd.register(memory, rights).expect("register");
+            let all = vec![0; blocks::BLOCKS * blocks::LEN];
+            let pool = end.pd.pool(all, blocks::LEN, Access::empty()).expect("a pool");
+            blocks::End { qp: end.qp, cq: end.cq, pool, memory }
+        });
+        let bytes = (0..1000).map(|_| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 56) as u8
+        });
+        blocks::adversary(&bytes.collect::<Vec<u8>>(), sides, ends);
+    }
 }
 
 /// Receives of an SRQ by two QPs.
