@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::datapath::{BatchError, CreateError, PostError};
+use crate::datapath::{BatchError, CreateError, DrainError, PostError};
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event_result::EventError;
@@ -42,6 +42,7 @@ into_io! {
     PostError: |error: &PostError| error.errno();
     BatchError: |error: &BatchError| error.errno();
     CreateError: |error: &CreateError| error.errno();
+    DrainError: |error: &DrainError| error.errno();
     memory::MemoryError: |error: &memory::MemoryError| error.errno();
     HandshakeError: |error: &HandshakeError| error.errno();
 }
