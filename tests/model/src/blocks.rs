@@ -13,7 +13,7 @@ mod request;
 mod simulated;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::mem::{forget, take};
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -75,8 +75,25 @@ struct Side<Q: QueuePair, C> {
     ledger: Ledger,
     /// What was sent and has not been received, in order.
     under_way: VecDeque<Vec<u8>>,
-    /// The number of blocks that were forgotten; `None` if it is not known.
-    forgotten: Option<usize>,
+}
+
+/// What the program has forgotten: it is neither used nor dropped, until all has been checked. A leak would be reported.
+struct Forgotten<Q: QueuePair> {
+    blocks: Vec<Block<Q::Piece>>,
+    shared: Vec<Arc<Block<Q::Piece>>>,
+    /// With the blocks of their requests.
+    qps: [Option<Q>; 2],
+}
+
+impl<Q: QueuePair, C: CompletionQueue> Side<Q, C> {
+    /// Polls until nothing is left in the CQ. Then the blocks of a QP that is gone come back.
+    fn empty(&mut self) {
+        while let Some(cq) = &mut self.cq {
+            if cq.poll(&mut [Completion::default(); 4]).expect("a poll") == 0 {
+                break;
+            }
+        }
+    }
 }
 
 struct Program<G, Q: QueuePair, C> {
@@ -87,6 +104,7 @@ struct Program<G, Q: QueuePair, C> {
     owned: Vec<Owned<Block<Q::Piece>>>,
     /// Blocks for several requests.
     shared: Vec<Owned<Arc<Block<Q::Piece>>>>,
+    forgotten: Forgotten<Q>,
     fill: u8,
     wr_id: u64,
 }
@@ -100,10 +118,11 @@ pub fn adversary<G: Ground, Q: QueuePair<Ah: 'static>, C: CompletionQueue>(
     let mut input = Input::new(data);
     let sides = ends.map(|End { qp, cq, pool, memory }| {
         let (ledger, under_way) = (Ledger::default(), VecDeque::new());
-        Side { qp: Some(qp), cq: Some(cq), pool, memory, ledger, under_way, forgotten: Some(0) }
+        Side { qp: Some(qp), cq: Some(cq), pool, memory, ledger, under_way }
     });
     let (homes, owned, shared) = (BTreeMap::new(), Vec::new(), Vec::new());
-    let mut program = Program { ground, sides, homes, owned, shared, fill: 0, wr_id: 0 };
+    let forgotten = Forgotten { blocks: Vec::new(), shared: Vec::new(), qps: [None, None] };
+    let mut program = Program { ground, sides, homes, owned, shared, forgotten, fill: 0, wr_id: 0 };
     while !input.is_over() {
         let at = input.below(2);
         program.step(at, &mut input);
@@ -141,8 +160,9 @@ impl<G: Ground, Q: QueuePair<Ah: 'static>, C: CompletionQueue> Program<G, Q, C> 
         let taken = address(&block);
         say(|| format!("takes {taken:x} from pool {at}"));
         assert!(!self.sides[at].ledger.has(taken), "a request has {taken:x}, and the pool hands it out");
-        let owned = self.owned.iter().map(|owned| address(&owned.block));
-        let all = owned.chain(self.shared.iter().map(|owned| address(&owned.block)));
+        let owned = self.owned.iter().map(|owned| &owned.block).chain(&self.forgotten.blocks);
+        let shared = self.shared.iter().map(|owned| &owned.block).chain(&self.forgotten.shared);
+        let all = owned.chain(shared.map(|block| &**block)).map(address);
         assert_eq!(all.filter(|other| *other == taken).count(), 0, "the program has {taken:x}");
         self.homes.insert(taken, at);
         self.own(block);
@@ -329,34 +349,14 @@ impl<G: Ground, Q: QueuePair<Ah: 'static>, C: CompletionQueue> Program<G, Q, C> 
     /// Drops or forgets a block.
     fn lose(&mut self, input: &mut Input<'_>) {
         let (is_shared, is_forgotten) = (input.once_in(2), input.once_in(4));
-        let (at, home) = if is_shared {
-            if self.shared.is_empty() {
-                return;
-            }
+        if is_shared && !self.shared.is_empty() {
             let Owned { block, .. } = self.shared.swap_remove(input.below(self.shared.len()));
-            let at = address(&block);
-            if is_forgotten {
-                forget(block)
-            } else {
-                drop(block)
-            }
-            (at, self.homes[&at])
-        } else {
-            if self.owned.is_empty() {
-                return;
-            }
+            say(|| format!("loses {:x}, which is shared, forgotten: {is_forgotten}", address(&block)));
+            self.forgotten.shared.extend(Some(block).filter(|_| is_forgotten));
+        } else if !self.owned.is_empty() {
             let Owned { block, .. } = self.owned.swap_remove(input.below(self.owned.len()));
-            let at = address(&block);
-            if is_forgotten {
-                forget(block)
-            } else {
-                drop(block)
-            }
-            (at, self.homes[&at])
-        };
-        say(|| format!("loses {at:x}, forgotten: {is_forgotten}"));
-        if let (true, Some(forgotten)) = (is_forgotten, &mut self.sides[home].forgotten) {
-            *forgotten += 1;
+            say(|| format!("loses {:x}, forgotten: {is_forgotten}", address(&block)));
+            self.forgotten.blocks.extend(Some(block).filter(|_| is_forgotten));
         }
     }
 
@@ -388,19 +388,12 @@ impl<G: Ground, Q: QueuePair<Ah: 'static>, C: CompletionQueue> Program<G, Q, C> 
         say(|| format!("the QP of {at} goes, forgotten: {is_forgotten}"));
         self.ground.detach(at);
         if is_forgotten {
-            // With the blocks of its requests.
-            forget(qp);
-            side.forgotten = None;
-            return;
+            self.forgotten.qps[at] = Some(qp);
+        } else {
+            drop(qp);
+            side.empty();
+            side.ledger = Ledger::default();
         }
-        drop(qp);
-        // The blocks come back when nothing of the QP is left in its CQ.
-        while let Some(cq) = &mut side.cq {
-            if cq.poll(&mut [Completion::default(); 4]).expect("a poll") == 0 {
-                break;
-            }
-        }
-        side.ledger = Ledger::default();
     }
 
     /// Nobody else has written to the blocks of the program.
@@ -418,12 +411,16 @@ impl<G: Ground, Q: QueuePair<Ah: 'static>, C: CompletionQueue> Program<G, Q, C> 
         (0..2).for_each(|at| self.end(at, false));
         self.owned.clear();
         self.shared.clear();
-        for side in &self.sides {
-            let (free, all) = (side.pool.available(), BLOCKS);
-            match side.forgotten {
-                Some(forgotten) => assert_eq!(free + forgotten, all, "free blocks and forgotten ones"),
-                None => assert!(free <= all),
-            }
+        let Program { mut sides, homes, forgotten: Forgotten { blocks, shared, qps }, .. } = self;
+        let all = || blocks.iter().chain(shared.iter().map(|block| &**block));
+        for (at, side) in sides.iter().enumerate().filter(|(at, _)| qps[*at].is_none()) {
+            let forgotten = all().filter(|block| homes[&address(block)] == at).count();
+            assert_eq!(side.pool.available() + forgotten, BLOCKS, "free blocks, and forgotten ones");
+        }
+        drop((blocks, shared, qps));
+        for side in &mut sides {
+            side.empty();
+            assert_eq!(side.pool.available(), BLOCKS, "free blocks");
         }
     }
 }
