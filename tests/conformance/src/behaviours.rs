@@ -225,8 +225,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
             "sim/tests/scenarios/memory/calls.rs::pages_that_were_pinned_for_reading_stay_so",
         ])
         .but("takes a raw buffer, and the kernel"),
-    behaviour(121, "rxe: PD and rights; other memory EOPNOTSUPP; the old registration stays")
-        .also(&["tests/kernel/src/rereg/faults.rs::translation"]),
+    behaviour(121, "rxe: PD and rights; other memory EOPNOTSUPP; the old registration stays"),
     behaviour(122, "mlx5: everything, in place or by a new MR"),
     behaviour(123, "mlx4 and hns: a failure after the hardware has let go leaves nothing"),
     behaviour(124, "irdma: the same, and a deregistration then counts on the wrong PD")

@@ -1,9 +1,9 @@
 //! Checks on a kernel with a driver that cannot re-register.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::{Code, Fallback, MemoryFailure, MemoryStep, Valid};
-use cmid_verbs::{Access, Change, Policy, Way, WcStatus};
+use cmid_proto::datapath::ProtectionDomain;
+use cmid_proto::memory::{Code, MemoryFailure, MemoryStep, Valid};
+use cmid_verbs::{Access, Change, Policy};
 
 use crate::env::Pair;
 use crate::fixture::{PAGE, READABLE, another_pd, facts, failure, peer_reads, region, remote, reregister};
@@ -35,17 +35,4 @@ pub(crate) fn all_flags() {
     }
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([3; 8]));
     assert_eq!(other.dealloc(), Ok(()));
-}
-
-pub(crate) fn anew() {
-    let mut pair = Pair::connected();
-    let mut mr = region(&pair.s.pd, 3, Access::LOCAL_WRITE);
-    let (old, users) = (remote(&mr), pair.s.pd.users());
-    let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-    let done = reregister(&mut mr, Change::default().to_access(READABLE), policy, 1);
-    assert_eq!((done.result, mr.way()), (Ok(Way::Anew), Way::Anew));
-    assert_ne!(mr.rkey(), old.rkey);
-    assert_eq!((mr.addr(), pair.s.pd.users()), (old.addr, users));
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([3; 8]));
-    assert_eq!(peer_reads(&mut pair.c, old), Err(WcStatus::REM_ACCESS_ERR));
 }

@@ -2,12 +2,12 @@
 
 use std::ptr::{self, NonNull};
 
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{
     Code, Fallback, MemoryError, MemoryFailure, MemoryReason, MemoryStep, MrState, Provider, Valid,
 };
 use cmid_proto::{CmEvent, Errno};
-use cmid_verbs::{Access, Buffer, Change, Policy, Way, WcStatus};
+use cmid_verbs::{Access, Buffer, Change, Policy, WcStatus};
 
 use crate::env::Pair;
 use crate::fixture::{
@@ -15,43 +15,9 @@ use crate::fixture::{
 };
 
 const CHECKS_FIRST: Policy = Policy { fallback: Fallback::None, provider: Provider::ChecksFirst };
-const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 
 const fn cmd(errno: Errno, valid: Valid) -> MemoryFailure {
     MemoryFailure { step: MemoryStep::Reregister(Code::Cmd), errno, valid }
-}
-
-pub(crate) fn translation() {
-    let mut pair = Pair::connected();
-    let mut mr = region(&pair.s.pd, 8, READABLE);
-    let before = facts(&mr);
-    let done = reregister(&mut mr, Change::default().to_buffer(vec![9; 2 * PAGE]), Policy::default(), 1);
-    assert_eq!(failure(&done), cmd(Errno::EOPNOTSUPP, Valid::Old));
-    assert_eq!(bytes(done.buffer), vec![9; 2 * PAGE], "the new memory comes back");
-    assert_eq!(facts(&mr), before);
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([8; 8]));
-
-    // Other changes in the same call are not made either.
-    let (other, users) = (another_pd(&mut pair.server, pair.s.id), pair.s.pd.users());
-    let all = Change::default().to_buffer(vec![9; PAGE]).to_pd(other.clone()).to_access(Access::LOCAL_WRITE);
-    let done = reregister(&mut mr, all, Policy::default(), 1);
-    assert_eq!(failure(&done), cmd(Errno::EOPNOTSUPP, Valid::Old));
-    assert_eq!((facts(&mr), pair.s.pd.users(), other.users()), (before, users, 0));
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([8; 8]));
-
-    // Registering anew works; the old memory is returned.
-    let old = remote(&mr);
-    let done = reregister(&mut mr, Change::default().to_buffer(vec![9; 2 * PAGE]), ANEW, 1);
-    assert_eq!(done.result, Ok(Way::Anew));
-    assert_eq!(bytes(done.buffer), vec![8; PAGE]);
-    assert_eq!((mr.way(), mr.len(), mr.access()), (Way::Anew, 2 * PAGE, Some(READABLE)));
-    assert_ne!(mr.rkey(), old.rkey);
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([9; 8]));
-    assert_eq!(peer_reads(&mut pair.c, old), Err(WcStatus::REM_ACCESS_ERR));
-
-    // A fallback is used only where it is needed.
-    let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 1);
-    assert_eq!(done.result, Ok(Way::InPlace));
 }
 
 /// The kernel pins pages according to the rights, and adds no right to write later (`ib_umem_check_rereg`). It checks
@@ -158,37 +124,4 @@ pub(crate) fn unusable_without_its_device() {
     assert_eq!((reason(), mr.state()), (MemoryReason::DeviceGone, MrState::Unusable));
     drop(deleting);
     end(mr);
-}
-
-pub(crate) fn refused_before() {
-    let mut pair = Pair::connected();
-    let mut mr = region(&pair.s.pd, 1, READABLE);
-    let before = facts(&mr);
-    // The kernel would take the PD's number for one of rxe0's, and may find another PD under it.
-    let on_rxe1 = pair.server.bound([10, 98, 0, 1]);
-    let foreign = another_pd(&mut pair.server, on_rxe1);
-    for (change, reason) in [
-        (Change::default(), MemoryReason::NothingToChange),
-        (Change::default().to_buffer(Vec::new()), MemoryReason::Empty),
-        (Change::default().to_pd(foreign.clone()), MemoryReason::OtherDevice),
-        (Change::default().to_access(Access::REMOTE_WRITE), MemoryReason::RemoteWithoutLocalWrite),
-    ] {
-        let given = change.buffer.is_some();
-        let done = reregister(&mut mr, change, ANEW, 0);
-        assert!(matches!(done.result, Err(MemoryError::Refused(refused)) if refused.reason == reason), "{reason}");
-        assert_eq!(done.buffer.is_some(), given);
-        assert_eq!((facts(&mr), foreign.users()), (before, 0));
-    }
-    // The work request pins the MR until its completion has been polled. Here it never is, and the QP is destroyed.
-    pair.s.qp.post_recv(1, mr.sge(0..8)).expect("post_recv");
-    let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 0);
-    assert!(matches!(done.result, Err(MemoryError::Refused(refused)) if refused.reason == MemoryReason::InFlight));
-    assert_eq!(facts(&mr), before);
-    let Pair { client, server, c, s, .. } = pair;
-    drop((client, server, c, s));
-    in_place(&mut mr, Change::default().to_access(Access::LOCAL_WRITE));
-}
-
-fn bytes(buffer: Option<Buffer>) -> Vec<u8> {
-    buffer.expect("a buffer").into_vec().map_err(|_| "not of a Vec").expect("a Vec")
 }
