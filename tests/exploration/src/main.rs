@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use cmid_exploration::connections::{self, Connections};
-use cmid_exploration::memory::{self, Memory};
-use cmid_exploration::{Report, search};
+use cmid_exploration::connections::{Connections, scenes};
+use cmid_exploration::search;
 
 /// Visits every state of small worlds around the real core. Prints their number and the findings.
 #[derive(Parser)]
@@ -24,19 +23,12 @@ fn main() -> ExitCode {
         if args.worlds.is_empty() { args.large || !large } else { args.worlds.iter().any(|it| it == name) }
     };
     let (mut good, mut searched) = (true, 0);
-    let mut print = |report: Report| {
-        println!("{report}");
-        good &= report.is_good();
-        searched += 1;
-    };
-    for (scenes, large) in [(memory::scenes::ALL, false), (memory::scenes::LARGE, true)] {
+    for (scenes, large) in [(scenes::ALL, false), (scenes::LARGE, true)] {
         for scene in scenes.iter().filter(|scene| is_wanted(scene.name, large)) {
-            print(search(Memory::new(scene.clone())));
-        }
-    }
-    for (scenes, large) in [(connections::scenes::ALL, false), (connections::scenes::LARGE, true)] {
-        for scene in scenes.iter().filter(|scene| is_wanted(scene.name, large)) {
-            print(search(Connections::new(scene.clone())));
+            let report = search(Connections::new(scene.clone()));
+            println!("{report}");
+            good &= report.is_good();
+            searched += 1;
         }
     }
     if good && searched > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -5,17 +5,7 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, DiscoveryClassification, Expectation, HasDiscoveries, Model};
 
-/// A model that can explain a violation.
-pub trait Searched: Model {
-    /// The name of the world.
-    fn name(&self) -> &'static str;
-
-    /// The subject of the check.
-    fn target(&self) -> &'static str;
-
-    /// The reason why a property does not hold in a state.
-    fn explain(&self, state: &Self::State) -> String;
-}
+use crate::connections::Connections;
 
 /// The result of a search through all states.
 #[derive(Clone, Debug)]
@@ -39,20 +29,15 @@ pub struct Report {
 }
 
 /// Visits every state; stops at a violated invariant. Deterministic with one thread.
-pub fn search<M>(model: M) -> Report
-where
-    M: Searched + Send + Sync + 'static,
-    M::State: Clone + core::hash::Hash + PartialEq + Send + Sync,
-    M::Action: Clone + PartialEq + fmt::Debug,
-{
+pub fn search(model: Connections) -> Report {
     let start = Instant::now();
-    let (name, target) = (model.name(), model.target());
+    let (name, target) = (model.scene.name, model.scene.target);
     let found = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let mut wrong = Vec::new();
     let discoveries = found.discoveries();
     for (property, path) in &discoveries {
         if matches!(found.discovery_classification(property), DiscoveryClassification::Counterexample) {
-            let reason = found.model().explain(path.last_state());
+            let reason = Connections::explain(path.last_state());
             let steps: Vec<_> = path.clone().into_actions().iter().map(|action| format!("  {action:?}\n")).collect();
             wrong.push(format!("not so: {property}\n{}{reason}", steps.concat()));
         }

@@ -23,13 +23,12 @@ pub use scene::{Role, Scene};
 pub use witness::Witness;
 pub use world::{Action, Step, World};
 
-use self::witness::{Seen, Witnessed};
-use crate::search::Searched;
+use self::witness::Seen;
 
 /// A world to be searched.
 #[derive(Clone, Debug)]
 pub struct Connections {
-    scene: Scene,
+    pub(crate) scene: Scene,
     seen: Seen,
 }
 
@@ -39,24 +38,9 @@ impl Connections {
     pub fn new(scene: Scene) -> Self {
         Connections { scene, seen: Seen::default() }
     }
-}
 
-impl Witnessed for Connections {
-    fn seen(&self) -> &Seen {
-        &self.seen
-    }
-}
-
-impl Searched for Connections {
-    fn name(&self) -> &'static str {
-        self.scene.name
-    }
-
-    fn target(&self) -> &'static str {
-        self.scene.target
-    }
-
-    fn explain(&self, world: &World) -> String {
+    /// The reason why a property does not hold in a state.
+    pub(crate) fn explain(world: &World) -> String {
         match (world.environment.broken, world.clone().end()) {
             (Some(invariant), _) => format!("the last step: {invariant:?}"),
             (None, Err(invariant)) => format!("on the way from there to the end: {invariant:?}"),

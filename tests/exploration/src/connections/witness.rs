@@ -1,6 +1,36 @@
-//! Situations that must occur.
+//! Witnesses: situations that must occur in a world, to exclude vacuous checks.
 
-use crate::witness::witnesses;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stateright::Property;
+
+use super::Connections;
+
+/// Declares the witnesses, which are noted when a step shows them, and their properties.
+macro_rules! witnesses {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// A situation that occurs in some worlds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Witness {
+            $( $(#[$doc])* $name, )+
+        }
+
+        impl Witness {
+            /// All of them.
+            pub const ALL: &[Witness] = &[$( Witness::$name, )+];
+
+            /// As a property: one function each, because the checker takes no closures.
+            pub(super) fn property(self) -> Property<Connections> {
+                match self {
+                    $( Witness::$name => Property::sometimes(stringify!($name), |model: &Connections, _| {
+                        model.seen.has(Witness::$name)
+                    }), )+
+                }
+            }
+        }
+    };
+}
 
 witnesses! {
     /// A connection was established.
@@ -47,4 +77,24 @@ witnesses! {
     LateRequest,
     /// Everything is gone.
     Ended,
+}
+
+/// Which witnesses have turned up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<[AtomicBool; Witness::ALL.len()]>);
+
+impl Seen {
+    pub(super) fn note(&self, witness: Witness) {
+        self.0[witness as usize].store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_if(&self, is_so: bool, witness: Witness) {
+        if is_so {
+            self.note(witness);
+        }
+    }
+
+    fn has(&self, witness: Witness) -> bool {
+        self.0[witness as usize].load(Ordering::Relaxed)
+    }
 }
