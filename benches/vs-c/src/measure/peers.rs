@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use crate::mark::parts;
 use crate::measure::callgrind;
-use crate::measure::process::{self, Server, words};
+use crate::measure::process::{Server, words};
 use crate::measure::programs::{ADDRESS, Programs};
 use crate::measure::rows::{Figures, Row};
 use crate::work::AT_ONCE;
@@ -43,12 +43,11 @@ pub(crate) const ABOUT: &str = "Jobs of the data path of the table above on othe
 
 pub(crate) const TITLE: &str = "Against other crates";
 
-/// Counts C, cmid, and the programs of the folder. Before that, cmid connects a QP of one of them.
+/// Counts C, cmid, and the programs of the folder.
 pub(crate) fn rows(programs: &Programs, folder: &Path, port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let port = *port;
     let server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
-    print!("{}", process::run(&words(&folder.join("peer-connected"), &format!("{ADDRESS} {port}")))?);
     let jobs: Vec<_> = JOBS.iter().map(|(job, _)| *job).collect();
     let mut found = Vec::new();
     for extended in [false, true] {

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::datapath::{Attaching, DataPath, QueuePair};
+use cmid_proto::datapath::{Attaching, DataPath, ProtectionDomain, QpState, QueuePair};
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
+use cmid_verbs::{Access, Backend};
 
-use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, open, param};
+use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, backend, channel_key, id_key, open, param};
 
 /// Without a device, librdmacm would dereference a null pointer.
 pub(crate) fn guards() {
@@ -124,6 +125,25 @@ pub(crate) fn errnos() {
     assert_eq!(pair.server.device.local_addr(pair.listener), Ok(pair.addr));
     pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::EINVAL);
     pair.server.fails(&Call::Listen { id: pair.s.id, backlog: 1 }, Errno::EINVAL);
+}
+
+/// The attributes and the objects of libibverbs that an application gets for a data path of its own. `programs/foreign` uses
+/// them.
+pub(crate) fn raw() {
+    let mut pair = Pair::connected();
+    let Pair { client, c, .. } = &mut pair;
+    assert_eq!(client.device.qp_attr(c.id, QpState::ERR).map(drop), Err(Errno::EINVAL));
+    assert_eq!(client.device.qp_attr(id_key(99, 1), QpState::INIT).map(drop), Err(Errno::ENOENT));
+    let memory = c.pd.register(vec![0; 16], Access::LOCAL_WRITE).expect("register");
+    // SAFETY: nothing is done with the pointers but to look at their presence, and at two fields of a QP that is alive.
+    unsafe {
+        assert!(memory.raw_mr().is_some());
+        let qp: *mut rdma_sys::ibv_qp = c.qp.raw_qp().as_ptr().cast();
+        assert_eq!((*qp).qp_num, c.qp.num());
+        assert_eq!((*qp).send_cq, c.cq.raw_cq().as_ptr().cast());
+        let has_id = client.device.raw_id(c.id).map(drop);
+        assert_eq!(has_id, if backend() == Backend::Kernel { Err(Errno::ENOSYS) } else { Ok(()) });
+    }
 }
 
 /// The kernel refuses a vector that the device does not have.

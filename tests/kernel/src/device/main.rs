@@ -19,7 +19,6 @@ mod data;
 mod datagram;
 mod disassociated;
 mod env;
-mod foreign_qp;
 mod forgotten;
 mod forks;
 mod heap;
@@ -109,7 +108,7 @@ const CHECKS: [(&str, fn()); 79] = [
     ("datagrams to a group, on one device", multicast::received_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
-    ("a QP that is created and moved outside of cmid", foreign_qp::connected),
+    ("what an application gets for a QP of its own", calls::raw),
     ("an SRQ whose CQs are polled by two threads", srq::threads),
     ("an SRQ goes with its last QP", srq::lifetimes),
     ("a QP of an SRQ fails", srq::errors),
