@@ -8,7 +8,7 @@ use crate::device::{LIMITS, Script, addr, delivers};
 
 /// A poller that reports a channel for as long as it is readable.
 #[derive(Debug, Default)]
-pub(crate) struct Levels {
+struct Levels {
     done: RefCell<Vec<(&'static str, ChannelKey)>>,
 }
 

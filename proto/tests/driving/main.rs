@@ -8,7 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-mod begin;
 mod device;
 mod edge;
 mod flood;
@@ -18,8 +17,6 @@ mod level;
 mod observed;
 mod requests;
 mod results;
-#[path = "../dialogues/start.rs"]
-mod start;
 mod step_text;
 mod turning;
 mod unreadable;
