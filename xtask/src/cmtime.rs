@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -10,14 +9,12 @@ use clap::Args;
 use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
-use crate::context::{Context, output};
+use crate::context::Context;
 use crate::{checks, command, guest, host};
 
 const PROGRAM: &str = "cmtime";
 /// The numbers of connections in flight that are measured with cmid's alone.
 const IN_FLIGHT: &[&str] = &["1", "4", "16", "64", "256"];
-/// The run on the simulator: the file of its output, and its arguments.
-const SIMULATED: (&str, [&str; 2]) = ("100-at-once.json", ["--in-flight", "100"]);
 /// In MiB. The kernel has 2,000 QPs.
 const MEMORY: u32 = 1024;
 
@@ -32,9 +29,6 @@ pub(crate) struct Arguments {
     /// The backend of cmid-verbs. The results of the kernel backend are added to the recorded ones of librdmacm
     #[arg(long, value_enum, default_value = "librdmacm")]
     backend: Backend,
-    /// The number of connections on the simulator
-    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
-    simulated: u64,
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     pub(crate) kernel: Kernel,
@@ -50,12 +44,6 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let folder = context.target().join("cmtime");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let on_kernel = arguments.backend == Backend::Kernel;
-    if !on_kernel {
-        let (name, more) = SIMULATED;
-        let mut command = Command::new(context.release(PROGRAM));
-        command.args(["--driver", "virtual", "--json", "-c", &arguments.simulated.to_string()]).args(more);
-        fs::write(folder.join(name), output(&mut command)?).context(name)?;
-    }
     in_guest(context, arguments, &folder)?;
     let mut record = vec!["cmtime", folder.to_str().context("the folder's path is not text")?];
     record.push(arguments.kernel.series());

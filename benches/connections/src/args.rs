@@ -51,18 +51,13 @@ pub(crate) struct Args {
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     pub(crate) backend: cmid_verbs::Backend,
-    /// The number of simulated hosts of clients, with the driver `virtual`; a host has ports for 28,232 connections
-    /// at once. By default one for each 25,000. The hosts share the concurrent connections, so there are no more
-    /// hosts than those; phase follows phase on each host independently.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100), value_name = "H")]
-    pub(crate) hosts: Option<u64>,
     /// The simulated server ends after this many connections, if not after all of them.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub(crate) serves: Option<u64>,
     /// Synchronize with the other side over TCP, at the same address and port, like cmtime of rdma-core 52 to 58:
     /// one connection to warm up, then all of them with QPs, then all of them without, numbered from --base-qpn or
     /// 1000 on. The results of the last two rounds are reported. Only with --device verbs.
-    #[arg(long, conflicts_with_all = ["in_flight", "serves", "hosts"])]
+    #[arg(long, conflicts_with_all = ["in_flight", "serves"])]
     pub(crate) oob: bool,
     /// Print the results as JSON.
     #[arg(long)]
@@ -109,16 +104,13 @@ pub(crate) enum Role {
     Client(SocketAddr),
 }
 
-/// One of cmid's drivers, or none.
+/// One of cmid's drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DriverName {
     /// In a mio `Poll`.
     Mio,
     /// On an epoll instance.
     Epoll,
-    /// No driver: cores on the simulator, with virtual time that jumps to the next due event. The times are the
-    /// fabric's, and no time passes between two messages.
-    Virtual,
 }
 
 impl DriverName {
@@ -126,7 +118,6 @@ impl DriverName {
         match self {
             DriverName::Mio => "mio",
             DriverName::Epoll => "epoll",
-            DriverName::Virtual => "virtual",
         }
     }
 }

@@ -12,12 +12,10 @@ mod args;
 mod client;
 mod equipment;
 mod failure_text;
-mod histogram;
 mod on_driver;
 mod on_epoll;
 mod on_mio;
 mod on_sim;
-mod on_virtual;
 #[cfg(any(feature = "verbs", test))]
 mod oob;
 mod phase;
@@ -28,9 +26,6 @@ mod side;
 mod tally;
 #[cfg(test)]
 mod tests;
-mod usage;
-
-use std::time::{Duration, Instant};
 
 #[cfg(not(feature = "verbs"))]
 use anyhow::bail;
@@ -38,7 +33,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Args, DeviceName, DriverName};
+use crate::args::{Args, DeviceName};
 #[cfg(feature = "verbs")]
 use crate::args::{Plan, Role};
 #[cfg(feature = "verbs")]
@@ -47,10 +42,9 @@ use crate::on_driver::run_on;
 use crate::oob::Oob;
 #[cfg(feature = "verbs")]
 use crate::point::Point;
-use crate::report::{Report, is_virtual, print_served};
+use crate::report::{Report, print_served};
 #[cfg(feature = "verbs")]
-use crate::side::Alone;
-use crate::side::Outcome;
+use crate::side::{Alone, Outcome};
 use crate::tally::Tally;
 
 fn main() -> Result<()> {
@@ -64,31 +58,22 @@ fn main() -> Result<()> {
 /// Runs both sides, because a simulated fabric cannot be shared with another process.
 fn on_the_simulator(args: &Args) -> Result<()> {
     ensure!(!args.oob, "--oob is for --device verbs: on the simulator both sides are here");
-    let (plan, bar, begin) = (args.plan(), bar(args), Instant::now());
+    let bar = bar(args);
     let serves = args.serves.unwrap_or(args.connections);
-    let (clients, server) = match args.driver {
-        DriverName::Virtual => on_virtual::run(args.port, plan, serves, args.hosts, &bar)?,
-        driver @ (DriverName::Mio | DriverName::Epoll) => on_sim::run(driver, args.port, plan, serves, &bar)?,
-    };
+    let (tally, served) = on_sim::run(args.driver, args.port, args.plan(), serves, &bar)?;
     bar.finish_and_clear();
-    let mut tally = Tally::new()?;
-    for outcome in &clients {
-        if let Outcome::Client(client) = outcome {
-            tally.add(client)?;
-        }
-    }
-    let result = conclude(args, args.connections, &tally, begin.elapsed(), true);
-    if let (Outcome::Server(served), false) = (&server, args.json) {
+    let result = conclude(args, args.connections, &tally, true);
+    if !args.json {
         say!("the server:")?;
-        print_served(served)?;
+        print_served(&served)?;
     }
     result
 }
 
 /// Ends a client: fails unless all connections have finished. Prints the results if `prints`, and after a failure.
-fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, prints: bool) -> Result<()> {
+fn conclude(args: &Args, connections: u64, tally: &Tally, prints: bool) -> Result<()> {
     if prints || tally.finished() != connections {
-        Report::new(args, connections, tally, wall).print(args.json, is_virtual(args.driver))?;
+        Report::new(args, connections, tally).print(args.json)?;
     }
     let counted = tally.finished() + tally.failures() + tally.unfinished + tally.never_begun;
     ensure!(counted == connections, "{counted} connections were counted, not {connections}");
@@ -142,11 +127,11 @@ fn one_round(
     use anyhow::Context as _;
 
     let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
-    let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
+    let bar = if args.server.is_some() { bar(args) } else { ProgressBar::hidden() };
     let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;
     bar.finish_and_clear();
     match outcome {
-        Outcome::Client(tally) => conclude(args, plan.connections, &tally, begin.elapsed(), prints),
+        Outcome::Client(tally) => conclude(args, plan.connections, &tally, prints),
         Outcome::Server(served) => {
             if prints {
                 print_served(&served)?;

@@ -1,6 +1,6 @@
 //! One side on the driver that the arguments name.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use cmid_proto::datapath::DataPath;
 use indicatif::ProgressBar;
 
@@ -22,6 +22,5 @@ pub(crate) fn run_on<D: DataPath>(
     match driver {
         DriverName::Mio => on_mio::run(device, role, plan, bar, alone, meet),
         DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, meet),
-        DriverName::Virtual => bail!("virtual time is the simulator's only"),
     }
 }

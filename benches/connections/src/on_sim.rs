@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cmid_sim::{Clock, Config, Fabric};
 use indicatif::ProgressBar;
 
 use crate::args::{DriverName, Plan, Role};
 use crate::on_driver::run_on;
+use crate::server::Served;
 use crate::side::{Alone, Outcome};
+use crate::tally::Tally;
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -23,7 +25,7 @@ pub(crate) fn run(
     plan: Plan,
     serves: u64,
     bar: &ProgressBar,
-) -> Result<(Vec<Outcome>, Outcome)> {
+) -> Result<(Box<Tally>, Served)> {
     let at_once = plan.in_flight.unwrap_or(plan.connections);
     let max_backlog = u32::try_from(at_once).context("so many at once")?.max(Config::default().max_backlog);
     let fabric = Fabric::new(Config { clock: Clock::Real, max_backlog, ..Config::default() });
@@ -51,5 +53,8 @@ pub(crate) fn run(
     alone.set();
     let served = server.join().map_err(|_| anyhow!("the server panicked"))?.context("server")?;
     let client = client.context("the server does not listen")??;
-    Ok((vec![client], served))
+    match (client, served) {
+        (Outcome::Client(tally), Outcome::Server(served)) => Ok((tally, served)),
+        (Outcome::Server(_), _) | (_, Outcome::Client(_)) => bail!("a side is the other one"),
+    }
 }

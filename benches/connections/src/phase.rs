@@ -6,8 +6,6 @@ use anyhow::Result;
 use cmid_proto::Time;
 use hdrhistogram::Histogram;
 
-use crate::histogram::Bar;
-
 /// The phases of a client's connection, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -77,34 +75,12 @@ impl Times {
         }
     }
 
-    /// Adds the times of another host's clients.
-    pub(crate) fn add(&mut self, other: &Times) -> Result<()> {
-        if let Some((begin, end)) = other.span {
-            self.span = Some(self.span.map_or((begin, end), |(first, last)| (first.min(begin), last.max(end))));
-        }
-        self.each.add(&other.each)?;
-        Ok(())
-    }
-
     pub(crate) fn count(&self) -> u64 {
         self.each.len()
     }
 
     pub(crate) fn total(&self) -> Duration {
         self.span.map_or(Duration::ZERO, |(begin, end)| end.since(begin))
-    }
-
-    /// The distribution of times: a bar for each non-empty power of two.
-    pub(crate) fn histogram(&self) -> Vec<Bar> {
-        let mut bars: Vec<Bar> = Vec::new();
-        for step in self.each.iter_recorded() {
-            let (bar, count) = (Bar::of(step.value_iterated_to()), step.count_since_last_iteration());
-            match bars.last_mut() {
-                Some(last) if last.from_ns == bar.from_ns => last.count += count,
-                _ => bars.push(Bar { count, ..bar }),
-            }
-        }
-        bars
     }
 
     /// Minimum, median, 99th percentile and maximum.
@@ -120,14 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_several_hosts_add_up() {
-        let [mut one, mut other] = [(); 2].map(|()| Times::new().unwrap());
-        one.note(Time(1_000), Time(3_000));
-        other.note(Time(500), Time(600));
-        other.note(Time(2_000), Time(9_000));
-        one.add(&other).unwrap();
-        assert_eq!((one.count(), one.total()), (3, Duration::from_nanos(8_500)));
-        let [min, median, p99, max] = one.quantiles().map(|time| time.as_nanos());
+    fn the_total_is_from_the_first_begin_to_the_last_end() {
+        let mut times = Times::new().unwrap();
+        times.note(Time(1_000), Time(3_000));
+        times.note(Time(500), Time(600));
+        times.note(Time(2_000), Time(9_000));
+        assert_eq!((times.count(), times.total()), (3, Duration::from_nanos(8_500)));
+        let [min, median, p99, max] = times.quantiles().map(|time| time.as_nanos());
         assert_eq!((min, median / 10, p99 / 10, max / 10), (100, 200, 700, 700));
     }
 
@@ -135,17 +110,6 @@ mod tests {
     fn nothing_takes_no_time() {
         let times = Times::new().unwrap();
         assert_eq!((times.total(), times.quantiles()), (Duration::ZERO, [Duration::ZERO; 4]));
-        assert!(times.histogram().is_empty());
-    }
-
-    #[test]
-    fn the_bars_count_everything_once() {
-        let mut times = Times::new().unwrap();
-        for took in [0, 1, 2, 3, 1_000, 1_023, 1_024, 2_047, 5_000_000_000] {
-            times.note(Time(7), Time(7 + took));
-        }
-        let bars: Vec<_> = times.histogram().iter().map(|bar| (bar.from_ns, bar.count)).collect();
-        assert_eq!(bars, [(0, 1), (1, 1), (2, 2), (512, 2), (1024, 2), (1 << 32, 1)]);
     }
 
     #[test]

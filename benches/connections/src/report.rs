@@ -6,12 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::args::{Args, DriverName};
-use crate::histogram::{self, Bar};
+use crate::args::Args;
 use crate::phase::{Phase, Times};
 use crate::server::Served;
 use crate::tally::{Tally, rate};
-use crate::usage::{cpu_time, peak_memory_kib};
 
 /// The report of a client.
 #[derive(Debug, Serialize)]
@@ -29,12 +27,6 @@ pub(crate) struct Report {
     connected_per_second: f64,
     /// From the first id created to the last one destroyed.
     per_second: f64,
-    /// Real time, independent of the clock of the phases.
-    wall_seconds: f64,
-    /// The processor time of the process.
-    cpu_seconds: f64,
-    /// The peak memory of the process, in KiB.
-    peak_memory_kib: Option<u64>,
 }
 
 /// One phase over all connections.
@@ -47,7 +39,6 @@ struct Line {
     median_us: f64,
     p99_us: f64,
     max_us: f64,
-    histogram: Vec<Bar>,
 }
 
 impl Line {
@@ -55,13 +46,12 @@ impl Line {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         let [min, median, p99, max] = times.quantiles().map(us);
         let total_ms = us(times.total()) / 1e3;
-        let (count, histogram) = (times.count(), times.histogram());
-        Line { name, count, total_ms, min_us: min, median_us: median, p99_us: p99, max_us: max, histogram }
+        Line { name, count: times.count(), total_ms, min_us: min, median_us: median, p99_us: p99, max_us: max }
     }
 }
 
 impl Report {
-    pub(crate) fn new(args: &Args, connections: u64, tally: &Tally, wall: Duration) -> Self {
+    pub(crate) fn new(args: &Args, connections: u64, tally: &Tally) -> Self {
         let phases = Phase::ALL.iter().map(|&phase| (phase.name(), tally.of(phase)));
         let all = phases.chain([("until connected", &tally.connected), ("whole life", &tally.whole)]);
         Report {
@@ -75,20 +65,16 @@ impl Report {
             phases: all.filter(|(_, times)| times.count() > 0).map(|(name, times)| Line::new(name, times)).collect(),
             connected_per_second: rate(tally.connected.count(), tally.connected.total()),
             per_second: rate(tally.finished(), tally.whole.total()),
-            wall_seconds: wall.as_secs_f64(),
-            cpu_seconds: cpu_time().as_secs_f64(),
-            peak_memory_kib: peak_memory_kib(),
         }
     }
 
-    pub(crate) fn print(&self, json: bool, virtual_time: bool) -> Result<()> {
+    pub(crate) fn print(&self, json: bool) -> Result<()> {
         if json {
             say!("{}", serde_json::to_string(self)?)?;
             return Ok(());
         }
-        let clock = if virtual_time { ", in the fabric's time" } else { "" };
         say!(
-            "{:<15} {:>11} {:>11} {:>11} {:>11} {:>11}{clock}",
+            "{:<15} {:>11} {:>11} {:>11} {:>11} {:>11}",
             "step",
             "total ms",
             "min us",
@@ -107,10 +93,6 @@ impl Report {
                 line.max_us
             )?;
         }
-        let steps: Vec<_> = self.phases.iter().map(|line| (line.name, line.histogram.as_slice())).collect();
-        for line in histogram::text(&steps) {
-            say!("{line}")?;
-        }
         say!(
             "{} of {} connections finished; {:.0} connected per second, {:.0} from creation to destruction",
             self.finished,
@@ -123,14 +105,6 @@ impl Report {
         }
         if self.unfinished + self.never_begun > 0 {
             say!("{} not over at the deadline, {} never begun", self.unfinished, self.never_begun)?;
-        }
-        if virtual_time {
-            let memory = self.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
-            say!(
-                "{:.2} s on the wall, {:.2} s of processor time, {memory} of memory at most",
-                self.wall_seconds,
-                self.cpu_seconds
-            )?;
         }
         Ok(())
     }
@@ -149,9 +123,4 @@ pub(crate) fn print_served(served: &Served) -> Result<()> {
         say!("{} were not over at the end", served.unfinished)?;
     }
     Ok(())
-}
-
-/// Whether the driver of this name uses a clock other than real time.
-pub(crate) fn is_virtual(driver: DriverName) -> bool {
-    driver == DriverName::Virtual
 }

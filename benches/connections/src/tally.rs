@@ -101,21 +101,6 @@ impl Tally {
     pub(crate) fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
-
-    /// Adds the outcomes of another host's clients.
-    pub(crate) fn add(&mut self, other: &Tally) -> Result<()> {
-        for (times, others) in self.phases.iter_mut().zip(&other.phases) {
-            times.add(others)?;
-        }
-        self.connected.add(&other.connected)?;
-        self.whole.add(&other.whole)?;
-        for (reason, count) in &other.failed {
-            *self.failed.entry(reason.clone()).or_default() += count;
-        }
-        self.unfinished += other.unfinished;
-        self.never_begun += other.never_begun;
-        Ok(())
-    }
 }
 
 /// How many per second; 0 if no time has passed.

@@ -12,8 +12,6 @@ use crate::results::{Line, Plot, Row, Section, Target};
 
 /// The file of the output of the runs in the VM (`benches/connections/compare.sh`).
 const RUNS: &str = "cmtime.txt";
-/// The run on the simulator: the file of its output, and how the connections are made.
-const SIMULATED: (&str, &str) = ("100-at-once.json", "100 at once");
 /// The phases that both programs have, in their order.
 const PHASES: [&str; 7] =
     ["create id", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"];
@@ -30,9 +28,7 @@ const RATE: &str = "connections/s";
 /// # Errors
 /// The output of a run is missing or malformed.
 pub fn section(folder: &Path, kernel: &str, recorded: Option<Section>) -> Result<Section> {
-    let read = |name: &str| fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
-    let simulated = serde_json::from_str(&read(SIMULATED.0)?).context(SIMULATED.0)?;
-    let mut section = of_librdmacm(&parse(&read(RUNS)?)?, kernel, &simulated)?;
+    let mut section = of_librdmacm(&read(folder)?, kernel)?;
     let rows = recorded.into_iter().flat_map(|section| section.rows);
     put_kernel_rows(&mut section, rows.filter(is_on_kernel).collect());
     Ok(section)
@@ -43,18 +39,12 @@ pub fn section(folder: &Path, kernel: &str, recorded: Option<Section>) -> Result
 /// # Errors
 /// The output of a run is missing or malformed.
 pub fn add_kernel_backend(section: &mut Section, folder: &Path) -> Result<()> {
-    let text = fs::read_to_string(folder.join(RUNS)).context(RUNS)?;
-    put_kernel_rows(section, kernel_rows(&parse(&text)?)?);
+    put_kernel_rows(section, kernel_rows(&read(folder)?)?);
     Ok(())
 }
 
-/// A run of cmid's cmtime on the simulator.
-#[derive(Debug, Deserialize)]
-struct Simulated {
-    connections: u64,
-    wall_seconds: f64,
-    cpu_seconds: f64,
-    peak_memory_kib: Option<u64>,
+fn read(folder: &Path) -> Result<Runs> {
+    parse(&fs::read_to_string(folder.join(RUNS)).context(RUNS)?)
 }
 
 /// The JSON output of cmid's cmtime.
@@ -178,13 +168,8 @@ fn compared(
 ) -> Result<Row> {
     let pairs = runs.ours.iter().zip(&runs.theirs).map(|(ours, theirs)| Some([figure(ours)?, figure(theirs)?]));
     let pairs = pairs.collect::<Option<_>>().context("a phase is missing")?;
-    Ok(Row { target, pairs, ..alone(what, unit, Vec::new(), None) })
-}
-
-/// A row of cmid's cmtime alone.
-fn alone(what: String, unit: &str, figures: Vec<f64>, note: Option<String>) -> Row {
-    let (target, pairs) = (None, Vec::new());
-    Row { what, unit: unit.to_owned(), target, exact: false, pairs, figures, note, shares: None }
+    let figures = Vec::new();
+    Ok(Row { what, unit: unit.to_owned(), target, exact: false, pairs, figures, note: None, shares: None })
 }
 
 /// Connections per second of both programs, with a target for their ratio.
@@ -197,15 +182,10 @@ fn rates_over_c(runs: &Runs, target: f64) -> Result<Vec<Row>> {
     ])
 }
 
-fn of_librdmacm(runs: &Runs, kernel: &str, simulated: &Simulated) -> Result<Section> {
+fn of_librdmacm(runs: &Runs, kernel: &str) -> Result<Section> {
     let connections = runs.connections as f64;
-    let mut rows = rates_over_c(runs, 1.0)?;
+    let rows = rates_over_c(runs, 1.0)?;
     let each_on_its_own = by_concurrency(runs)?;
-    let memory = simulated.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
-    let note = format!("{memory} of memory at most; {:.1} s by the clock.", simulated.wall_seconds);
-    let (count, how) = (simulated.connections, SIMULATED.1);
-    let what = format!("{count} connections on the simulator, both sides, {how}: seconds of processor time");
-    rows.push(alone(what, "s", vec![simulated.cpu_seconds], Some(note)));
     let at_once = |runs: &[Run]| Ok::<_, anyhow::Error>(vec![(connections, median(rates(runs))?)]);
     let line = |name: &str, points| Line { name: name.to_owned(), points };
     Ok(Section {
@@ -213,7 +193,7 @@ fn of_librdmacm(runs: &Runs, kernel: &str, simulated: &Simulated) -> Result<Sect
         about: format!(
             "Our `cmtime` (epoll, built with LTO) and rdma-core {}'s, each as client and as server of itself, over soft-RoCE in the VM, \
              in turns. The VM is emulated: only ratios mean something. Phase follows phase as in cmtime, with all \
-             connections at once. The simulated ones run on the host, in virtual time. `cargo xtask cmtime`.",
+             connections at once. `cargo xtask cmtime`.",
             runs.version
         ),
         kernel: Some(kernel.to_owned()),
@@ -258,18 +238,16 @@ mod tests {
     const THEIRS: &str = "create id    :        1.00       0.42       5.00      19.46\nresolve addr :        1.00 1 1 1\n\
         resolve route:        1.00 1 1 1\ncreate qp    :        1.00 1 1 1\nconnect      :        6.00 1 1 1\n\
         disconnect   :        5.00 1 1 1\ndestroy      :        5.00 1 1 1\n";
-    const SIMULATED: &str = r#"{"connections":1000,"wall_seconds":9.0,"cpu_seconds":8.0,"peak_memory_kib":2048}"#;
 
     fn text() -> String {
         let ours = OURS.replace('\n', "");
         format!("rdma-core 44.0-2\nours\n{ours}\ntheirs\n{THEIRS}theirs\n{THEIRS}ours\n{ours}\nin flight 4\n{ours}\n")
     }
 
-    /// A folder with the output of all runs.
+    /// A folder with the output of the runs.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let files = [(RUNS, &*text()), (super::SIMULATED.0, SIMULATED)];
-        files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
+        fs::write(folder.path().join(RUNS), text()).unwrap();
         folder
     }
 
@@ -299,9 +277,6 @@ mod tests {
         assert_eq!(section.rows[0].pairs[0], [10.0, 5e3]);
         assert!(section.about.contains("rdma-core 44.0-2's"), "{section:?}");
         assert_eq!(section.plots[0].lines[1].points, [(100.0, 10.0)]);
-        let simulated = section.rows.last().unwrap();
-        assert!(simulated.what.starts_with("1000 connections on the simulator"), "{simulated:?}");
-        assert_eq!(simulated.figures, [8.0]);
     }
 
     #[test]
