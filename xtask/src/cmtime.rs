@@ -13,8 +13,6 @@ use crate::context::Context;
 use crate::{checks, command, guest, host};
 
 const PROGRAM: &str = "cmtime";
-/// The numbers of connections in flight that are measured with cmid's alone.
-const IN_FLIGHT: &[&str] = &["1", "4", "16", "64", "256"];
 /// In MiB. The kernel has 2,000 QPs.
 const MEMORY: u32 = 1024;
 
@@ -57,9 +55,6 @@ fn in_guest(context: &Context, arguments: &Arguments, folder: &Path) -> Result<(
     let text = format!("sh cmtime sh @cmtime {{backend}} {connections} 10.99.0.1 compare {pairs}");
     let mut line = command::line(context, kernel, backend, Transport::Rxe, &text)?;
     line.words.push(folder.into());
-    if backend == Backend::Librdmacm {
-        line.words.extend(IN_FLIGHT.iter().map(Into::into));
-    }
     let (timeout, writable) = (Duration::from_secs(timeout), vec![folder.to_owned()]);
     guest::run(&[Options { kernel, timeout, memory_mib: MEMORY, writable, ..Options::default() }], &line.words)
 }

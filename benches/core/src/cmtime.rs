@@ -7,8 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use crate::report::quartiles;
-use crate::results::{Line, Plot, Row, Section, Target};
+use crate::results::{Row, Section, Target};
 
 /// The file of the output of the runs in the VM (`benches/connections/compare.sh`).
 const RUNS: &str = "cmtime.txt";
@@ -104,7 +103,6 @@ struct Runs {
     connections: u64,
     ours: Vec<Run>,
     theirs: Vec<Run>,
-    by_in_flight: BTreeMap<u64, Vec<Run>>,
 }
 
 fn parse(text: &str) -> Result<Runs> {
@@ -126,13 +124,8 @@ fn parse(text: &str) -> Result<Runs> {
         let run: Ours = serde_json::from_str(run).context("the output of cmtime")?;
         ensure!(runs.connections == 0 || runs.connections == run.connections, "not all runs are alike");
         runs.connections = run.connections;
-        match line.strip_prefix("in flight ") {
-            Some(most) => runs.by_in_flight.entry(most.parse()?).or_default().push(run.into()),
-            None => {
-                ensure!(line == "ours", "what is \"{line}\"?");
-                runs.ours.push(run.into());
-            }
-        }
+        ensure!(line == "ours", "what is \"{line}\"?");
+        runs.ours.push(run.into());
     }
     let connections = runs.connections;
     runs.theirs = tables.iter().map(|table| Run::theirs(table, connections)).collect::<Result<_>>()?;
@@ -183,11 +176,6 @@ fn rates_over_c(runs: &Runs, target: f64) -> Result<Vec<Row>> {
 }
 
 fn of_librdmacm(runs: &Runs, kernel: &str) -> Result<Section> {
-    let connections = runs.connections as f64;
-    let rows = rates_over_c(runs, 1.0)?;
-    let each_on_its_own = by_concurrency(runs)?;
-    let at_once = |runs: &[Run]| Ok::<_, anyhow::Error>(vec![(connections, median(rates(runs))?)]);
-    let line = |name: &str, points| Line { name: name.to_owned(), points };
     Ok(Section {
         title: "Connections per second, against cmtime".to_owned(),
         about: format!(
@@ -197,34 +185,8 @@ fn of_librdmacm(runs: &Runs, kernel: &str) -> Result<Section> {
             runs.version
         ),
         kernel: Some(kernel.to_owned()),
-        rows,
-        plots: vec![Plot {
-            file: "connections-by-concurrency.svg".to_owned(),
-            title: "Connections per second by concurrency, in the VM".to_owned(),
-            x: "connections at once".to_owned(),
-            y: RATE.to_owned(),
-            log: [true, false],
-            lines: vec![
-                each_on_its_own,
-                line("cmid, phase after phase", at_once(&runs.ours)?),
-                line("cmtime, phase after phase", at_once(&runs.theirs)?),
-            ],
-        }],
+        rows: rates_over_c(runs, 1.0)?,
     })
-}
-
-fn rates(runs: &[Run]) -> Vec<f64> {
-    runs.iter().map(|run| run.per_second).collect()
-}
-
-/// The median rates of cmid's cmtime by connections in flight, for the plot.
-fn by_concurrency(runs: &Runs) -> Result<Line> {
-    let points = runs.by_in_flight.iter().map(|(most, runs)| Ok((*most as f64, median(rates(runs))?)));
-    Ok(Line { name: "cmid, each on its own".to_owned(), points: points.collect::<Result<_>>()? })
-}
-
-fn median(figures: Vec<f64>) -> Result<f64> {
-    quartiles(figures, "a rate").map(|[_, median, _]| median)
 }
 
 #[cfg(test)]
@@ -241,7 +203,7 @@ mod tests {
 
     fn text() -> String {
         let ours = OURS.replace('\n', "");
-        format!("rdma-core 44.0-2\nours\n{ours}\ntheirs\n{THEIRS}theirs\n{THEIRS}ours\n{ours}\nin flight 4\n{ours}\n")
+        format!("rdma-core 44.0-2\nours\n{ours}\ntheirs\n{THEIRS}theirs\n{THEIRS}ours\n{ours}\n")
     }
 
     /// A folder with the output of the runs.
@@ -254,7 +216,7 @@ mod tests {
     #[test]
     fn both_are_read_alike() {
         let runs = parse(&text()).unwrap();
-        assert_eq!((runs.ours.len(), runs.theirs.len(), runs.by_in_flight[&4].len()), (2, 2, 1));
+        assert_eq!((runs.ours.len(), runs.theirs.len()), (2, 2));
         let theirs = &runs.theirs[0];
         assert_eq!((theirs.connected_per_second, theirs.per_second, theirs.phases["connect"]), (1e4, 5e3, 6.0));
         assert_eq!(runs.ours[1].phases["connect"], 1.0);
@@ -265,7 +227,7 @@ mod tests {
         let ours = OURS.replace('\n', "");
         assert!(parse(&format!("rdma-core 44\nours\n{ours}\n")).is_err());
         assert!(parse(&format!("rdma-core 44\nours\n{ours}\ntheirs\ncreate id : 1.00\n")).is_err());
-        assert!(parse(&(text() + "in flight 4\n" + &ours.replace(":100,", ":99,"))).is_err());
+        assert!(parse(&(text() + "ours\n" + &ours.replace(":100,", ":99,"))).is_err());
         assert!(parse(text().split_once('\n').unwrap().1).is_err());
         assert!(parse("").is_err());
         assert!(section(tempfile::tempdir().unwrap().path(), "6.12", None).is_err());
@@ -276,7 +238,6 @@ mod tests {
         let section = section(folder().path(), "6.12", None).unwrap();
         assert_eq!(section.rows[0].pairs[0], [10.0, 5e3]);
         assert!(section.about.contains("rdma-core 44.0-2's"), "{section:?}");
-        assert_eq!(section.plots[0].lines[1].points, [(100.0, 10.0)]);
     }
 
     #[test]

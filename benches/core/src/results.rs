@@ -37,9 +37,6 @@ pub struct Section {
     pub kernel: Option<String>,
     /// Its table.
     pub rows: Vec<Row>,
-    /// Its plots.
-    #[serde(default)]
-    pub plots: Vec<Plot>,
 }
 
 /// A line of a comparison's table. Either `pairs` or `figures` is empty.
@@ -75,34 +72,6 @@ pub enum Target {
     AtMost(f64),
     /// A lower bound.
     AtLeast(f64),
-}
-
-/// A plot with lines.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plot {
-    /// The name of its file, `.svg` included.
-    pub file: String,
-    /// Its heading.
-    pub title: String,
-    /// The label of the horizontal axis.
-    pub x: String,
-    /// The label of the vertical axis.
-    pub y: String,
-    /// Which of the axes are logarithmic.
-    pub log: [bool; 2],
-    /// Its lines.
-    pub lines: Vec<Line>,
-}
-
-/// A line of a plot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Line {
-    /// Its name.
-    pub name: String,
-    /// Its points, from left to right.
-    pub points: Vec<(f64, f64)>,
 }
 
 /// All results.

@@ -1,4 +1,4 @@
-//! Compares docs/generated/performance.md, targets.md and the plots with the recorded results. `UPDATE_EXPECT=1` writes them.
+//! Compares docs/generated/performance.md and targets.md with the recorded results. `UPDATE_EXPECT=1` writes them.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 # cmtime.sh OURS BACKEND CONNECTIONS ADDRESS interop DRIVER...
-# cmtime.sh OURS BACKEND CONNECTIONS ADDRESS compare PAIRS DIRECTORY IN_FLIGHT...: the results go into DIRECTORY/cmtime.txt.
+# cmtime.sh OURS BACKEND CONNECTIONS ADDRESS compare PAIRS DIRECTORY: the results go into DIRECTORY/cmtime.txt.
 # Runs cmid's cmtime and rdma-core's, one server and one client at a time.
 ours=$1
 backend=$2
@@ -127,15 +127,15 @@ interop() {
     done
 }
 
-ours_with() {
+ours_with_json() {
     serve "$our_server"
-    visit "$our_client --json $1"
+    visit "$our_client --json"
     ours_has_served
     at_rest
 }
 
 ours_once() {
-    ours_with ""
+    ours_with_json
     { echo "ours"; cat /tmp/client; } >>"$results"
 }
 
@@ -175,12 +175,11 @@ theirs_once() {
 compare() {
     pairs=$1
     results=$2/cmtime.txt
-    shift 2
     echo "rdma-core $version" >"$results"
     # The first run of each loads the programs and is not measured.
     connections_asked=$connections
     connections=20
-    ours_with ""
+    ours_with_json
     serve "$their_server"
     visit "$their_client"
     theirs_has_served
@@ -191,14 +190,6 @@ compare() {
         if [ $((pair % 2)) -eq 0 ]; then ours_once && theirs_once; else theirs_once && ours_once; fi
         pair=$((pair + 1))
         echo "pair $pair of $pairs"
-    done
-    for round in 1 2 3; do
-        for in_flight; do
-            [ -z "$failed" ] || break
-            ours_with "--in-flight $in_flight"
-            { echo "in flight $in_flight"; cat /tmp/client; } >>"$results"
-            echo "$in_flight in flight, $round of 3"
-        done
     done
 }
 

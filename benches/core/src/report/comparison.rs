@@ -36,9 +36,6 @@ pub fn render(section: &Section) -> Result<String> {
     }
     page.truncate(page.trim_end().len());
     page.push('\n');
-    for plot in &section.plots {
-        writeln!(page, "\n![{}](performance/{})", plot.title, plot.file)?;
-    }
     Ok(page)
 }
 
@@ -138,7 +135,7 @@ fn spread(each: &[f64], [low, median, high]: [f64; 3], shown: impl Fn(f64) -> St
 }
 
 /// Lower quartile, median and upper quartile, with linear interpolation.
-pub(crate) fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
+fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
     ensure!(
         !figures.is_empty() && figures.iter().all(|figure| figure.is_finite()),
         "{what}: no figures, or no numbers"

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 
-use crate::counting::LEVELS;
 use crate::limits::{ALLOCATIONS, OBJECTS, ROWS};
 use crate::memory;
 use crate::results::OfCore;
@@ -44,9 +43,6 @@ pub(super) fn render(core: &OfCore) -> Result<String> {
         page.push('\n');
     }
     page += PROFILE;
-    for name in LEVELS {
-        writeln!(page, "\n![Instructions by the number of ids](performance/instructions-{name}.svg)")?;
-    }
     memory_tables(&mut page, core)?;
     Ok(page)
 }

@@ -1,20 +1,13 @@
-//! Renders docs/generated/performance.md with its plots, and docs/generated/targets.md, from the [results](crate::results) only.
+//! Renders docs/generated/performance.md and docs/generated/targets.md from the [results](crate::results) only.
 
 mod comparison;
 mod core_tables;
-mod plots;
-
-use std::collections::BTreeMap;
 
 use anyhow::Result;
 
 use crate::results::Results;
 
-pub(crate) use comparison::quartiles;
 pub use comparison::render as render_section;
-
-/// The files of the report by their paths in `docs/generated/`.
-pub type Files = BTreeMap<String, String>;
 
 const HEAD: &str = "\
 # Performance
@@ -31,24 +24,15 @@ bytes) are compared with their limits on every run of CI. A target is the projec
 target, it is \"not shown\". Where the instructions of a row are executed: `shares` in the files of results.
 ";
 
-/// Renders all files of the report.
+/// Renders the pages of the report, with their names in `docs/generated/`.
 ///
 /// # Errors
 /// Something was not measured.
-pub fn render(results: &Results) -> Result<Files> {
-    let mut files = Files::new();
+pub fn render(results: &Results) -> Result<[(&'static str, String); 2]> {
     let mut page = HEAD.to_owned();
     for section in &results.sections {
         page += &comparison::render(section)?;
-        for plot in &section.plots {
-            files.insert(format!("performance/{}", plot.file), plots::draw(plot)?);
-        }
     }
-    files.insert("performance.md".to_owned(), page);
     let targets = [TARGETS, &comparison::targets(&results.sections)?, &core_tables::render(&results.core)?];
-    files.insert("targets.md".to_owned(), targets.concat());
-    for plot in plots::of_core(&results.core)? {
-        files.insert(format!("performance/{}", plot.file), plots::draw(&plot)?);
-    }
-    Ok(files)
+    Ok([("performance.md", page), ("targets.md", targets.concat())])
 }

@@ -88,7 +88,7 @@ pub(crate) fn section(title: &str, about: &str, rows: &[Row]) -> Value {
     let kernel = std::env::var("CMID_KERNEL").ok();
     let kernel = kernel.map(|release| release.split('.').take(2).collect::<Vec<_>>().join("."));
     let rows: Vec<_> = rows.iter().map(Row::json).collect();
-    json!({ "title": title, "about": about, "kernel": kernel, "rows": rows, "plots": [] })
+    json!({ "title": title, "about": about, "kernel": kernel, "rows": rows })
 }
 
 #[cfg(test)]
