@@ -27,7 +27,7 @@ const LONG: u64 = 3600;
 /// The time limit in seconds for the figures of the tests.
 pub(crate) const LIMIT: u64 = 900;
 /// The command for those, once the programs are built.
-pub(crate) const QUICK: &str = "@versus measure --c @versus-c --rping @rping --quick";
+pub(crate) const QUICK: &str = "@versus measure --c @versus-c --quick";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -65,7 +65,6 @@ enum Part {
 /// The command: builds everything, runs it in the VM, and records the figures on request.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    context.cargo(&["build", "--release", "--bins", "-p", "rping", "--features", "rping/verbs"], &[])?;
     prepare(context)?;
     let kernel = context.kernel;
     if arguments.quick {
@@ -92,7 +91,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         // Nine figures of each row, and three where all are nearly the same.
         let (rounds, cpus) = if counted_clock { (4, 1) } else { (10, arguments.smp) };
         let mut command =
-            line(context, &format!("VERSUS_PARTS={rounds} @versus measure --c @versus-c --rping @rping"))?;
+            line(context, &format!("VERSUS_PARTS={rounds} @versus measure --c @versus-c"))?;
         command.extend(into.iter().cloned().chain(["--parts".into(), names.join(",").into()]));
         let (timeout, writable) = (Duration::from_secs(LONG), vec![directory.clone()]);
         let options = Options { kernel, timeout, cpus, counted_clock, writable, ..Options::default() };

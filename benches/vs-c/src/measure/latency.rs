@@ -1,61 +1,24 @@
 //! Round-trip time per message of cmid and rdma-core, one after the other in the same VM.
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::measure::process::{self, Server, words};
 use crate::measure::programs::{ADDRESS, Programs};
 use crate::measure::rows::{Figures, Row};
 
-/// The number of runs of each program: ping-pongs, and rping, which takes long.
+/// The number of runs of each program.
 const PAIRS: u16 = 15;
-const RPING_PAIRS: u16 = 9;
-/// The numbers of pings in a short and a long run. rping prints no time, so the time of the short run is subtracted
-/// from that of the long one. The difference is several times the variation of a program's start and end.
-const SHORT: u32 = 50;
-const LONG: u32 = 850;
 /// Bytes in each message.
 const SIZE: u32 = 64;
 /// Messages of a ping-pong.
 const ITERS: u32 = 400;
 
-/// cmid's rping against rdma-core's, on both sides.
-pub(crate) fn rping(programs: &Programs, driver: &str, port: &mut u16) -> Result<Row> {
-    let (ours, theirs) = (format!("--device verbs --backend librdmacm --driver {driver} "), String::new());
-    let pairs = pairs(
-        RPING_PAIRS,
-        port,
-        |port| per_ping(&programs.rping, &ours, port),
-        |port| per_ping(Path::new("rping"), &theirs, port),
-    )?;
-    let what = format!("a ping of {SIZE} bytes: cmid's rping on cmid-{driver} over rdma-core's");
-    Ok(Row { figures: Figures::Pairs(pairs), ..row(what) })
-}
-
-/// Microseconds for one ping.
-fn per_ping(program: &Path, options: &str, port: &mut u16) -> Result<f64> {
-    let mut timed = |count: u32| {
-        *port += 1;
-        let common = format!("{options}-a {ADDRESS} -p {port} -S {SIZE} -C {count}");
-        let server = Server::listening(&words(program, &format!("-s {common}")), *port)?;
-        let begin = Instant::now();
-        process::run(&words(program, &format!("-c {common}")))?;
-        let span = begin.elapsed();
-        server.end()?;
-        Ok::<_, anyhow::Error>(span.as_secs_f64())
-    };
-    let (short, long) = (timed(SHORT)?, timed(LONG)?);
-    ensure!(long > short, "{LONG} pings took {long} s, no longer than {SHORT}, which took {short} s");
-    Ok((long - short) * 1e6 / f64::from(LONG - SHORT))
-}
-
 /// cmid's ping-pong against `ibv_rc_pingpong`, sleeping for completions or polling for them.
 pub(crate) fn pingpong(programs: &Programs, events: bool, port: &mut u16) -> Result<Row> {
     let mode = if events { "-e" } else { "" };
     let pairs = pairs(
-        PAIRS,
         port,
         |port| {
             *port += 1;
@@ -92,7 +55,6 @@ pub(super) fn per_iteration(said: &str) -> Result<f64> {
 
 /// Measures cmid and the other program in turn, alternating the order.
 fn pairs(
-    count: u16,
     port: &mut u16,
     mut ours: impl FnMut(&mut u16) -> Result<f64>,
     mut theirs: impl FnMut(&mut u16) -> Result<f64>,
@@ -109,7 +71,7 @@ fn pairs(
             Ok([ours(port)?, theirs])
         }
     };
-    (0..count).map(pair).collect()
+    (0..PAIRS).map(pair).collect()
 }
 
 fn row(what: String) -> Row {
@@ -135,7 +97,7 @@ mod tests {
             order.borrow_mut().push(name);
             Ok(value)
         };
-        let taken = pairs(PAIRS, &mut 0, |_| note('o', 2.0), |_| note('t', 1.0)).unwrap();
+        let taken = pairs(&mut 0, |_| note('o', 2.0), |_| note('t', 1.0)).unwrap();
         assert!(taken.iter().all(|pair| *pair == [2.0, 1.0]));
         assert_eq!(order.borrow()[2..6], ['o', 't', 't', 'o']);
     }

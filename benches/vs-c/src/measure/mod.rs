@@ -31,9 +31,6 @@ pub(crate) struct Arguments {
     /// The C program
     #[arg(long)]
     c: PathBuf,
-    /// cmid's rping
-    #[arg(long)]
-    rping: PathBuf,
     /// Only the exact figures with limits
     #[arg(long)]
     quick: bool,
@@ -84,8 +81,8 @@ enum Part {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, rping, quick, parts, jobs, into, peers, peers_into, echo_into, syscalls_into } = arguments;
-    let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
+    let Arguments { c, quick, parts, jobs, into, peers, peers_into, echo_into, syscalls_into } = arguments;
+    let programs = Programs { ours: std::env::current_exe()?, c: c.clone() };
     let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let on = |backend| drivers.iter().map(move |driver| Variant { driver, backend });
@@ -109,9 +106,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         // Two polling programs need two processors.
         if cpus > 1 {
             add(vec![latency::pingpong(&programs, false, &mut port)?]);
-        }
-        for driver in ["epoll", "mio", "blocking"] {
-            add(vec![latency::rping(&programs, driver, &mut port)?]);
         }
     }
     let wanted = |part| peers.as_ref().filter(|_| parts.contains(&part) && !quick);

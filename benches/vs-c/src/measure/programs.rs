@@ -9,5 +9,4 @@ pub(super) const ADDRESS: &str = "10.99.0.1";
 pub(super) struct Programs {
     pub(super) ours: PathBuf,
     pub(super) c: PathBuf,
-    pub(super) rping: PathBuf,
 }
