@@ -1,7 +1,6 @@
 //! The active side of a connection: connects, and connects again after the connection has ended.
 
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
@@ -157,18 +156,5 @@ impl<D: DataPath> Link<D> {
     fn pause<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
         self.failure = Some(ConnectError { peer: self.peer, reason: ConnectReason::of(self.service, error) });
         (self.session, self.until) = (None, drive.within(PAUSE));
-    }
-
-    /// Makes [`fd`](Link::fd) readable at the next completion, for a program that sleeps.
-    pub fn arm(&mut self) {
-        if let Some(port) = self.port() {
-            self.has_failed = port.arm().is_err();
-        }
-    }
-
-    /// Returns the descriptor of the CQ of the connection.
-    #[must_use]
-    pub fn fd(&mut self) -> Option<BorrowedFd<'_>> {
-        Some(self.session.as_mut()?.attached()?.fd())
     }
 }

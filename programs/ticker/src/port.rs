@@ -4,8 +4,6 @@
 //! in `SIGNALED` is signaled; its completion returns the blocks of all before it. Sends are inline, which spares the
 //! device the read of the block. Nothing is allocated after the first send.
 
-use std::os::fd::BorrowedFd;
-
 use cmid_epoll::proto::Errno;
 use cmid_epoll::proto::datapath::{
     Access, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, SendFlags, SendOp, SendWr, To,
@@ -186,21 +184,5 @@ impl<D: DataPath> Port<D> {
                 return Ok(bytes);
             }
         }
-    }
-
-    /// Makes [`fd`](Port::fd) readable at the next completion, for a program that sleeps. Call
-    /// [`next_message`](Port::next_message) once more before it sleeps.
-    ///
-    /// # Errors
-    /// The errno of the device.
-    pub fn arm(&self) -> Result<(), Errno> {
-        self.cq.take_notifications()?;
-        self.cq.arm()
-    }
-
-    /// Returns the descriptor of the CQ's completion channel.
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.cq.fd()
     }
 }

@@ -93,17 +93,6 @@ fn new_feed(session: u64, kept: usize) -> Feed {
 }
 
 #[test]
-fn ticks_in_order_need_no_request() {
-    let mut pair = Pair::new(1, 64);
-    pair.publish_and_take(100);
-    assert_eq!(pair.receiver.poll_request(Time(1)), None);
-    assert_eq!(pair.updates[0], Update::Started { session: 1 });
-    // The first one begins the session.
-    assert_eq!(pair.check(&pair.updates, 1), 99);
-    assert_eq!(pair.receiver.counts(), Counts { ticks: 100, sessions: 1, ..Counts::default() });
-}
-
-#[test]
 fn a_gap_is_filled_in_order() {
     let mut pair = Pair::new(1, 64);
     pair.publish_and_take(3);
@@ -115,18 +104,6 @@ fn a_gap_is_filled_in_order() {
     pair.fill();
     pair.check(&pair.updates, 1);
     assert_eq!(pair.receiver.counts(), Counts { ticks: 9, replayed: 2, requests: 1, sessions: 1, ..Counts::default() });
-}
-
-#[test]
-fn a_heartbeat_shows_the_loss_of_the_last_tick() {
-    let mut pair = Pair::new(1, 64);
-    pair.publish_and_take(3);
-    let _lost = pair.publish();
-    assert!(!pair.receiver.has_gap());
-    pair.heartbeat();
-    assert!(pair.receiver.has_gap());
-    pair.fill();
-    pair.check(&pair.updates, 1);
 }
 
 #[test]

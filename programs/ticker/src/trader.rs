@@ -2,7 +2,6 @@
 //! connection to the exchange.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
@@ -155,23 +154,6 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
             }
             on_update(&update);
         });
-    }
-
-    /// Makes the descriptors readable at the next completion, for a program that sleeps. Poll once more before it
-    /// sleeps.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
-    pub fn arm(&mut self) -> Result<(), Error> {
-        self.feed.arm();
-        self.exchange.arm();
-        Ok(self.group.port().arm()?)
-    }
-
-    /// Returns the descriptors of the CQs, for a program that sleeps.
-    pub fn fds(&mut self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let Trader { group, feed, exchange, .. } = self;
-        [Some(group.port().fd()), feed.fd(), exchange.fd()].into_iter().flatten()
     }
 
     fn send_alive(&mut self) {

@@ -100,21 +100,6 @@ fn behaviour_75_addresses_and_states() {
 }
 
 #[test]
-fn memberships_migrate() {
-    let mut env = Env::new();
-    let id = member(&mut env);
-    let to = env.client.channel();
-    let group = env.client.join(id, GROUP, false).unwrap();
-    env.fabric.advance_by(SECOND);
-    let pending = env.client.join(id, OTHER, false).unwrap();
-    env.client.migrate(id, env.cc, to).unwrap();
-    env.client.next(to).of_group(id, CmEvent::MulticastJoin, 0, group);
-    env.client.next(to).of_group(id, CmEvent::MulticastJoin, 0, pending);
-    env.client.leave(id, group, GROUP).unwrap();
-    env.client.quiet(env.cc, SECOND);
-}
-
-#[test]
 fn a_failing_join_and_a_lost_group() {
     let mut env = Env::new();
     let id = member(&mut env);
