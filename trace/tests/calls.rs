@@ -1,56 +1,16 @@
 //! Requests that are several calls, and calls that follow from acks and events, with a failure of each call.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::VecDeque;
+mod common;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Outcome, PortSpace,
-    RawEvent, Time,
-};
+use cmid_proto::{Acks, CmEvent, ConnParam, Drive, Event, IdKey, Limits, PortSpace, Time};
 use cmid_trace::{Memory, Recording, Trace, replay};
+use common::Given;
 
-/// A device that reports the given events. One call fails.
-struct FailsOnce {
-    events: VecDeque<(ChannelKey, IdKey, CmEvent)>,
-    calls: usize,
-    fails: usize,
-}
-
-impl Device for FailsOnce {
-    type Handle = ();
-
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        let is_next = self.events.front().is_some_and(|(channel, ..)| *channel == on);
-        let event = if is_next { self.events.pop_front() } else { None };
-        Ok(event.map(|(_, id, kind)| match kind == CmEvent::ConnectRequest {
-            true => RawEvent { listener: Some(id), ..RawEvent::new(child, kind) },
-            false => RawEvent::new(id, kind),
-        }))
-    }
-    fn call(&mut self, _: &Call, _: &[u8]) -> Outcome {
-        self.calls += 1;
-        if self.calls == self.fails { Err(Errno::EIO) } else { Ok(()) }
-    }
-    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
-        Err(Errno::EADDRNOTAVAIL)
-    }
-    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
-        Err(Errno::EADDRNOTAVAIL)
-    }
-    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
-        Ok(())
-    }
-    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
-        Ok(())
-    }
-}
-
-type Traced = Drive<FailsOnce, (), Trace>;
+type Traced = Drive<Given, (), Trace>;
 
 const PARAM: ConnParam = ConnParam {
     responder_resources: 0,
@@ -65,7 +25,7 @@ const PARAM: ConnParam = ConnParam {
 /// Lets the device report an event on the channel of `of` at the device. Returns it, if the application takes it there.
 fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) -> Option<Event> {
     let channel = drive.core().device_channel(of)?;
-    drive.device_mut().events.push_back((channel, of, kind));
+    drive.device_mut().events.push_back((channel, Ok((of, kind))));
     drive.readable(channel);
     let _rest = drive.run(8);
     let taken = if drive.core().channel_info(channel).is_some_and(|it| it.is_private) {
@@ -128,7 +88,7 @@ fn program(drive: &mut Traced) {
 fn recorded(fails: usize) -> (String, usize) {
     let memory = Memory::default();
     let limits = Limits { ids: 16, channels: 8, ..Limits::SINGLE };
-    let device = FailsOnce { events: VecDeque::new(), calls: 0, fails };
+    let device = Given { fails, ..Given::default() };
     let mut drive = Drive::with(device, (), Trace::new(Arc::new(memory.clone())).unwrap(), limits);
     program(&mut drive);
     let (live, calls) = (drive.core().clone(), drive.device().calls);

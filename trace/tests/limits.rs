@@ -1,57 +1,19 @@
 //! Lines that occur only if there is no room, or if a channel cannot be read.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
+mod common;
+
 use std::sync::Arc;
 
-use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, Device, Drive, Ece, Errno, IdKey, Limits, Next, Outcome, PortSpace, RawEvent, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PortSpace, Time};
 use cmid_trace::{Memory, Recording, Trace, replay};
-
-/// A device on which every call succeeds and a listener has requests.
-#[derive(Default)]
-struct Full {
-    requests: VecDeque<Result<IdKey, Errno>>,
-}
-
-impl Device for Full {
-    type Handle = ();
-
-    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        let listener = self.requests.pop_front().transpose()?;
-        Ok(listener.map(|listener| RawEvent {
-            listener: Some(listener),
-            private_data: &b"let me in\0\0"[..],
-            ..RawEvent::new(child, CmEvent::ConnectRequest)
-        }))
-    }
-    fn call(&mut self, _: &Call, _: &[u8]) -> Outcome {
-        Ok(())
-    }
-    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
-        Err(Errno::EADDRNOTAVAIL)
-    }
-    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
-        Err(Errno::EADDRNOTAVAIL)
-    }
-    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
-        Err(Errno::EIO)
-    }
-    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
-        Ok(())
-    }
-}
+use common::Given;
 
 /// Records the drive while `steps` runs, replays the trace, and returns it.
-fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Full, (), Trace>)) -> String {
+fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Given, (), Trace>)) -> String {
     let memory = Memory::default();
     let trace = Trace::new(Arc::new(memory.clone())).unwrap();
-    let mut drive = Drive::with(Full::default(), (), trace, limits);
+    let mut drive = Drive::with(Given::default(), (), trace, limits);
     steps(&mut drive);
     let live = drive.core().clone();
     drop(drive);
@@ -64,13 +26,13 @@ fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Full, (), Trace>)) -> 
 }
 
 /// A listener with this number of unread requests.
-fn listener(drive: &mut Drive<Full, (), Trace>, requests: usize) -> (IdKey, ChannelKey) {
+fn listener(drive: &mut Drive<Given, (), Trace>, requests: usize) -> (IdKey, ChannelKey) {
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.bind(id, "10.0.0.1:7471".parse().unwrap()).unwrap();
     drive.listen(id, 8).unwrap();
     let line = drive.core().device_channel(id).unwrap();
-    drive.device_mut().requests.extend(vec![Ok(id); requests]);
+    drive.device_mut().events.extend(vec![(line, Ok((id, CmEvent::ConnectRequest))); requests]);
     drive.readable(line);
     (id, channel)
 }
@@ -107,8 +69,9 @@ fn no_room_for_another_event() {
 #[test]
 fn a_channel_that_cannot_be_read_and_an_id_that_is_lost() {
     let text = recorded(Limits::SINGLE, |drive| {
-        let (_, channel) = listener(drive, 0);
-        drive.device_mut().requests.push_back(Err(Errno(4000)));
+        let (listener, channel) = listener(drive, 0);
+        let line = drive.core().device_channel(listener).unwrap();
+        drive.device_mut().events.push_back((line, Err(Errno(4000))));
         let _rest = drive.run(8);
         assert!(drive.next_fault().is_some());
         let id = drive.create_id(None, PortSpace::Udp).unwrap();
