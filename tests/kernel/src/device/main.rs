@@ -43,7 +43,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 79] = [
+const CHECKS: [(&str, fn()); 77] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -54,8 +54,6 @@ const CHECKS: [(&str, fn()); 79] = [
     ("behaviour 80: rights that cannot be given", registration::bad_rights),
     ("behaviour 80: the lock limit", registration::lock_limit),
     ("a PD in use, and after it is gone", registration::domains),
-    ("re-registered anew: keys change, the old one is dead", rereg::anew),
-    ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
     ("memory that is only to be read", rereg::read_only),
     ("what goes of a device that the kernel has taken away", disassociated::destroyed),
     ("behaviour 81: memory that cannot be kept from children", forks::advised),

@@ -1,18 +1,14 @@
 //! The kernel's errnos, and which registration is valid after each.
 
-use std::ptr::{self, NonNull};
-
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::MemoryRegion;
 use cmid_proto::memory::{
     Code, Fallback, MemoryError, MemoryFailure, MemoryReason, MemoryStep, MrState, Provider, Valid,
 };
 use cmid_proto::{CmEvent, Errno};
-use cmid_verbs::{Access, Buffer, Change, Policy, WcStatus};
+use cmid_verbs::{Access, Change, Policy, WcStatus};
 
 use crate::env::Pair;
-use crate::fixture::{
-    PAGE, READABLE, another_pd, end, facts, failure, in_place, peer_reads, region, remote, reregister,
-};
+use crate::fixture::{PAGE, READABLE, another_pd, end, facts, failure, peer_reads, region, remote, reregister};
 
 const CHECKS_FIRST: Policy = Policy { fallback: Fallback::None, provider: Provider::ChecksFirst };
 
@@ -47,60 +43,6 @@ pub(crate) fn pinned_to_be_read() {
     assert_eq!(returned.other.map(|other| other.len()), None);
     assert_eq!(returned.buffer.len(), PAGE);
     assert_eq!(peer_reads(&mut pair.c, at), Err(WcStatus::REM_ACCESS_ERR));
-}
-
-/// A page that this process cannot write to.
-struct Page(NonNull<u8>);
-
-// SAFETY: it is only ever unmapped, which any thread may do.
-unsafe impl Send for Page {}
-
-impl Page {
-    /// Makes a page with this first byte, and zeros.
-    fn read_only(first: u8) -> Self {
-        // SAFETY: a new private mapping, wherever there is room.
-        let start = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(ptr::null_mut(), PAGE, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-        };
-        assert_ne!(start, libc::MAP_FAILED);
-        let start = NonNull::new(start.cast::<u8>()).expect("not at 0");
-        // SAFETY: the page was mapped above for writing; from here on it is only read.
-        let sealed = unsafe {
-            start.write(first);
-            libc::mprotect(start.as_ptr().cast(), PAGE, libc::PROT_READ)
-        };
-        assert_eq!(sealed, 0);
-        Page(start)
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `read_only`, and unmapped only here.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE) };
-    }
-}
-
-pub(crate) fn read_only_mapping() {
-    let mut pair = Pair::connected();
-    let page = Page::read_only(0x42);
-    // SAFETY: the page is initialised, stays mapped until its owner is dropped, and nothing writes to it.
-    let buffer = unsafe { Buffer::from_raw_read_only(page.0, PAGE, Box::new(page)) };
-    let mut mr = pair.s.pd.register(buffer, Access::REMOTE_READ).expect("registered");
-    let before = facts(&mr);
-    let writable = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-    // The core refuses it without a call to the kernel.
-    let done = reregister(&mut mr, Change::default().to_access(writable), CHECKS_FIRST, 0);
-    let refused = MemoryFailure { step: MemoryStep::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
-    assert_eq!(failure(&done), refused);
-    assert_eq!(facts(&mr), before);
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([0x42, 0, 0, 0, 0, 0, 0, 0]));
-
-    // Changes without that right are still possible.
-    in_place(&mut mr, Change::default().to_access(Access::empty()));
-    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
-    end(mr);
 }
 
 /// The device of an unusable MR is removed. This check removes a device, so it comes last.

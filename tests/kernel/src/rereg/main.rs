@@ -32,11 +32,10 @@ use std::time::Instant;
 type Check = (&'static str, fn());
 
 /// The checks on a kernel with a driver that changes PDs and rights.
-const PD_ACCESS: [Check; 5] = [
+const PD_ACCESS: [Check; 4] = [
     ("an MR moves to another PD: users, keys, who can be deallocated", domains::moved),
     ("the right to be written is taken", rights::writing),
     ("pages that were pinned to be read: what is known of the provider decides", faults::pinned_to_be_read),
-    ("memory that is only to be read", faults::read_only_mapping),
     ("an unusable MR whose device goes", faults::unusable_without_its_device),
 ];
 
