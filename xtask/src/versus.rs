@@ -90,8 +90,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
         // Nine figures of each row, and three where all are nearly the same.
         let (rounds, cpus) = if counted_clock { (4, 1) } else { (10, arguments.smp) };
-        let mut command =
-            line(context, &format!("VERSUS_PARTS={rounds} @versus measure --c @versus-c"))?;
+        let mut command = line(context, &format!("VERSUS_PARTS={rounds} @versus measure --c @versus-c"))?;
         command.extend(into.iter().cloned().chain(["--parts".into(), names.join(",").into()]));
         let (timeout, writable) = (Duration::from_secs(LONG), vec![directory.clone()]);
         let options = Options { kernel, timeout, cpus, counted_clock, writable, ..Options::default() };

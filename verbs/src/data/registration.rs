@@ -172,11 +172,10 @@ impl Registration {
         let (mut made, mut has_ended) = (None, false);
         let ended = self.region.run(|call| {
             let outcome = make(call);
-            match &outcome {
-                MemoryOutcome::Registered(Ok((handle, _))) => made = Some(*handle),
-                MemoryOutcome::Deregistered(Ok(())) => has_ended = true,
-                _ => {}
+            if let MemoryOutcome::Registered(Ok((handle, _))) = &outcome {
+                made = Some(*handle);
             }
+            has_ended |= matches!(outcome, MemoryOutcome::Deregistered(Ok(())));
             outcome
         });
         for pd in [Some(&self.pd), moved.as_ref()].into_iter().flatten().filter(|_| has_ended) {
