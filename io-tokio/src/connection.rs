@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath};
+use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath, Drain, Draining, QueuePair};
 use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time, Transport};
@@ -252,6 +252,37 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             return end.map(|()| Some(0));
         }
         Ok(None)
+    }
+
+    /// Polls the CQ until each work request of the QP is polled, also unsignaled ones ([`Drain`]). Then the memory can be
+    /// deregistered. It follows [`disconnect`](Connection::disconnect) or [`closed`](Connection::closed). `take` gets each
+    /// completion, also those of other QPs on the CQ.
+    ///
+    /// # Errors
+    /// A [`DrainError`](cmid_proto::datapath::DrainError): `TimedOut` after `limit`, with the number of requests that are left;
+    /// `InvalidInput` before the end. The errno of the CQ.
+    ///
+    /// # Cancel safety
+    /// `take` has got all completions that were polled. The next call goes on; it may give `take` that of the send without bytes
+    /// of the earlier one ([`Drain::MARK`]).
+    pub async fn drain<Q: QueuePair>(
+        &mut self,
+        qp: &mut Q,
+        limit: Duration,
+        mut take: impl FnMut(Completion),
+    ) -> io::Result<()> {
+        let by = clock::now().after(limit);
+        let mut drain = Drain::until(by);
+        loop {
+            self.port.settle()?;
+            self.cq.take_notifications()?;
+            if drain.poll(clock::now(), qp, &mut [&mut self.cq], &mut take)? == Draining::Over {
+                return Ok(());
+            }
+            self.is_armed = true;
+            self.flushed_by = None;
+            poll_fn(|context| self.poll_ready(Some(by), context)).await?;
+        }
     }
 
     /// Disconnects, and waits for the peer's confirmation: its own disconnect, or the drop of its connection; a task of

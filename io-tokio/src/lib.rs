@@ -34,7 +34,7 @@
 //! | --- | --- |
 //! | future of [`Connection::connect`] or [`Incoming::accept`] | ends the handshake; releases everything |
 //! | future of [`Listener::accept`] | none; the next call returns the request |
-//! | future of [`Connection::next_completions`], [`Connection::closed`] | none |
+//! | future of [`Connection::next_completions`], [`Connection::closed`], [`Connection::drain`] | none |
 //! | future of [`Connection::disconnect`] | the request stays; the next call waits for its end |
 //! | future of [`Channel::connect`], [`Channel::accept`] | as those of a connection |
 //! | future of [`Channel::recv`], [`Channel::send`] | none; a message is sent whole or not at all |

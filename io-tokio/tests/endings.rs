@@ -10,12 +10,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmid_harness::Fragile;
-use cmid_tokio::proto::datapath::{Attaching, Completion, WcStatus};
+use cmid_tokio::proto::datapath::{Attaching, Completion, MemoryRegion, QueuePair, SendWr, WcStatus};
 use cmid_tokio::proto::handshake::HandshakeError;
 use cmid_tokio::proto::{DeviceLayer, Errno, State};
 use cmid_tokio::sim::{Clock, Cq, SimDevice};
 use cmid_tokio::{Connection, Options};
-use common::{LIMIT, RECEIVES, Side, World, attach, ends, server};
+use common::{LIMIT, Port, RECEIVES, Side, World, attach, ends, server};
+use tokio::time::Instant;
 
 /// Takes completions until the end, and returns those of receives: successful ones, and flushed ones.
 async fn until_the_end(connection: &mut Connection<SimDevice>) -> io::Result<[usize; 2]> {
@@ -78,6 +79,43 @@ async fn a_task_that_waits_for_completions_only_gets_what_is_left_and_the_end() 
     assert_eq!(ends(serve).await.unwrap(), [3, usize::from(RECEIVES) - 3]);
     // The own disconnect has flushed the client's receives.
     assert_eq!(ends(until_the_end(&mut client.connection)).await.unwrap(), [0, RECEIVES.into()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_qp_is_drained_behind_unsignaled_requests_by_a_deadline() {
+    let [mut client, mut server] = World::paused().connected().await;
+    let Port { qp, mr, .. } = &mut client.port;
+    let working = client.connection.drain(qp, LIMIT, |completion| panic!("{completion:?}")).await.unwrap_err();
+    assert_eq!(
+        (working.kind(), working.to_string().as_str()),
+        (ErrorKind::InvalidInput, "the QP is in RTS: disconnect first")
+    );
+    // Nothing but the drain ends it.
+    qp.post_send(SendWr::send(1, mr.sge(0..1)).unsignaled()).unwrap();
+    assert_eq!(server.connection.next_completions(&mut [Completion::default()]).await.unwrap(), 1);
+    let both = async { tokio::join!(client.connection.closed(), server.connection.disconnect(LIMIT)) };
+    ends(both).await.0.unwrap();
+    let mut flushed = 0;
+    ends(client.connection.drain(qp, LIMIT, |completion| flushed += u8::from(!completion.is_success()))).await.unwrap();
+    assert_eq!((flushed, qp.unpolled().is_none()), (RECEIVES, true));
+    // A queue that is full of unsignaled requests stays so.
+    let [mut client, mut server] = World::paused().connected().await;
+    let Port { qp, mr, .. } = &mut client.port;
+    (0..RECEIVES).for_each(|slot| server.port.receive(slot));
+    for wr_id in 0..2 * u64::from(RECEIVES) {
+        qp.post_send(SendWr::send(wr_id, mr.sge(0..0)).unsignaled()).unwrap();
+    }
+    while server.port.qp.unpolled().receives > 0 {
+        server.connection.next_completions(&mut [Completion::default()]).await.unwrap();
+    }
+    tokio::time::sleep(LIMIT).await;
+    ends(async { tokio::join!(client.connection.disconnect(LIMIT), server.connection.disconnect(LIMIT)) })
+        .await
+        .0
+        .unwrap();
+    let begun = Instant::now();
+    let full = client.connection.drain(qp, LIMIT, drop).await.unwrap_err();
+    assert_eq!((full.kind(), begun.elapsed() >= LIMIT), (ErrorKind::TimedOut, true), "{full}");
 }
 
 #[tokio::test(start_paused = true)]
