@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use cmid_proto::datapath::{
     Attaching, CompletionQueue, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps, WcOpcode,
 };
-use cmid_proto::{Call, CmEvent, ErrorWith, IdKey};
+use cmid_proto::{Call, CmEvent, ErrorWith, IdKey, Pollable as _};
 use cmid_verbs::{Access, Block, Completion, Pd, Pool, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
 use crate::data::{polled, register, success};
-use crate::env::{CAPS, End, Pair, Side, param};
-use crate::memory::{PAGE, kernel_mrs};
+use crate::env::{CAPS, End, Pair, Side, answered_on, param};
+use crate::memory::{PAGE, kernel_mrs, mapped};
 
 /// The length of a block: more than is sent inline.
 const LEN: usize = 256;
@@ -179,6 +180,31 @@ pub(crate) fn any_program() {
         });
         blocks::adversary(&bytes.collect::<Vec<u8>>(), sides, ends);
     }
+}
+
+/// One pool of mapped memory, for connections of two devices that share what is open.
+pub(crate) fn of_siblings() {
+    let Pair { mut client, server, mut c, mut s, .. } = Pair::connected();
+    let mut sibling = Side::with(server.device.sibling());
+    let (_, addr) = sibling.listener();
+    let id = client.resolved(addr);
+    let (mut d, mut t) = answered_on(&mut client, &mut sibling, id, param(), Some(s.pd.clone()));
+    let (memory, unmapped) = mapped(PAGE);
+    let there = s.pd.pool(memory, LEN, Access::empty()).expect("a pool");
+    assert_eq!(there.blocks(), PAGE / LEN);
+    for (byte, (from, to)) in [(1, (&mut c, &mut s)), (2, (&mut d, &mut t))] {
+        let here = pool(&from.pd, 1);
+        to.qp.post_recv_blocks(3, filled(&there, 0)).expect("post_recv");
+        from.qp.post_send_blocks(SendWr::send(4, filled(&here, byte))).expect("post_send");
+        let block = whole(to.qp.reclaim(&success(polled(&mut to.cq), 3, WcOpcode::RECV)));
+        assert_eq!(block[..], [byte; LEN]);
+        assert!(from.qp.reclaim(&success(polled(&mut from.cq), 4, WcOpcode::SEND)).is_some());
+    }
+    let last = there.take().expect("a block");
+    drop(there);
+    assert_eq!(unmapped.load(Ordering::Relaxed), 0, "a block keeps the memory");
+    drop(last);
+    assert_eq!(unmapped.load(Ordering::Relaxed), 1);
 }
 
 /// Receives of an SRQ by two QPs.

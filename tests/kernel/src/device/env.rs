@@ -234,7 +234,14 @@ pub(crate) fn answered(client: &mut Side, server: &mut Side, id: IdKey, param: C
     answered_on(client, server, id, param, None)
 }
 
-fn answered_on(client: &mut Side, server: &mut Side, id: IdKey, param: ConnParam, pd: Option<Pd>) -> (End, End) {
+/// As [`answered`], with the server's end on this PD.
+pub(crate) fn answered_on(
+    client: &mut Side,
+    server: &mut Side,
+    id: IdKey,
+    param: ConnParam,
+    pd: Option<Pd>,
+) -> (End, End) {
     let c = client.end(id);
     client.ok(&Call::Connect { id, param });
     let request = server.expect(CmEvent::ConnectRequest);

@@ -43,7 +43,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 77] = [
+const CHECKS: [(&str, fn()); 78] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -77,6 +77,7 @@ const CHECKS: [(&str, fn()); 77] = [
     ("blocks: the kernel refuses the doorbell", blocks::refused),
     ("blocks: of a QP that is gone", blocks::of_a_qp_that_is_gone),
     ("blocks: of an SRQ", blocks::of_an_srq),
+    ("blocks: of a pool of two devices that are siblings", blocks::of_siblings),
     ("blocks: any program", blocks::any_program),
     ("posts and polls allocate nothing", allocations::none),
     ("a loop that waits for a peer's write ends", data::flags),
