@@ -127,8 +127,10 @@ fn an_event_of_failure_ends_it_with_the_event() {
         let failed = fed(&mut drive, channel, &mut dial).unwrap_err();
         assert_eq!(failed.errno(), errno, "{kind}");
         assert_eq!(failed.reject_data(), (kind == CmEvent::Rejected).then_some(&b"why"[..]));
+        tells_no(b"why", &format!("{failed} {failed:?}"));
         let HandshakeError::Ended { during: RequestKind::Connect, error } = failed else { panic!("{failed}") };
         assert_eq!((error.event.cm(), error.event.status), (Some(kind), status));
+        tells_no(b"why", &format!("{error} {error:?} {:?}", error.event));
         assert!(dial.is_over());
         closes(drive, channel);
     }
@@ -208,14 +210,25 @@ fn a_request_has_the_parameters_of_its_event() {
     let (mut drive, channel, listener) = listening(Acks::OnDelivery);
     let on = drive.core().device_channel(listener).unwrap();
     let child = drive.core().wants_event(on).unwrap();
-    let param = ReceivedParam(ConnParam { qp_num: 77, ..PARAM });
-    has(&mut drive, RawEvent { listener: Some(listener), param, ..RawEvent::new(child, CmEvent::ConnectRequest) });
+    let (param, private_data) = (ReceivedParam(ConnParam { qp_num: 77, ..PARAM }), &b"secret"[..]);
+    let request = RawEvent::new(child, CmEvent::ConnectRequest);
+    has(&mut drive, RawEvent { listener: Some(listener), param, private_data, ..request });
     let _rest = drive.run(8);
     let event = drive.next_event(channel).unwrap();
     let incoming = Incoming::new(&mut drive, event).unwrap();
-    assert_eq!(incoming.param(), param);
+    assert_eq!((incoming.param(), incoming.private_data()), (param, private_data));
+    tells_no(private_data, &format!("{incoming:?}"));
     drive.destroy(incoming.id(), Time::NEVER).unwrap();
     end(drive, channel, listener);
+}
+
+/// Private data of a peer may be secret: texts have its length.
+#[track_caller]
+fn tells_no(private_data: &[u8], text: &str) {
+    let bytes = format!("{private_data:?}");
+    for secret in [&*String::from_utf8_lossy(private_data), bytes.trim_matches(['[', ']'])] {
+        assert!(!text.contains(secret), "{text}");
+    }
 }
 
 fn end(mut drive: Driven, channel: ChannelKey, listener: IdKey) {
