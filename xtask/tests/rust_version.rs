@@ -70,6 +70,17 @@ fn no_crate_that_readme_names_depends_on_one_that_states_a_newer_version() {
     assert!(newer.is_empty(), "newer than {minimum:?}: {newer:#?}");
 }
 
+/// `cargo xtask --help` builds all of it.
+#[test]
+fn what_xtask_depends_on_is_small() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--package", "xtask", "--edges", "normal,build", "--prefix", "none"]);
+    let tree = String::from_utf8(cargo.current_dir(root()).output().unwrap().stdout).unwrap();
+    let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let ours: Vec<_> = crates.iter().filter(|name| name.starts_with("cmid")).collect();
+    assert!(ours == [&"cmid-softroce"] && (20..50).contains(&crates.len()), "{crates:?}");
+}
+
 /// Counts the conditions of formatted code with a `let` and, outside of parentheses, `&&`.
 fn chains(text: &str) -> usize {
     let is_chain = |condition: &str| {
