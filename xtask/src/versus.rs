@@ -40,9 +40,6 @@ pub(crate) struct Arguments {
     /// Only these parts
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', conflicts_with = "quick")]
     parts: Vec<Part>,
-    /// The number of virtual CPUs. With two, ping-pongs that poll for completions are compared too
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    smp: u32,
 }
 
 /// The parts of the measurement. The program in the VM has the same names.
@@ -89,11 +86,11 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         let names = parts.iter().filter_map(ValueEnum::to_possible_value);
         let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
         // Nine figures of each row, and three where all are nearly the same.
-        let (rounds, cpus) = if counted_clock { (4, 1) } else { (10, arguments.smp) };
+        let rounds = if counted_clock { 4 } else { 10 };
         let mut command = line(context, &format!("VERSUS_PARTS={rounds} @versus measure --c @versus-c"))?;
         command.extend(into.iter().cloned().chain(["--parts".into(), names.join(",").into()]));
         let (timeout, writable) = (Duration::from_secs(LONG), vec![directory.clone()]);
-        let options = Options { kernel, timeout, cpus, counted_clock, writable, ..Options::default() };
+        let options = Options { kernel, timeout, counted_clock, writable, ..Options::default() };
         if names.is_empty() { Ok(()) } else { guest::run(&[options], &command) }
     };
     // The time of an echo is that of instructions, so that other work on the machine does not count.

@@ -1,4 +1,4 @@
-//! rdma-core's `ibv_rc_pingpong` with cmid's data path: ping-pong messages, with the same number of posted receives.
+//! rdma-core's `ibv_rc_pingpong -e` with cmid's data path: ping-pong messages, with the same number of posted receives.
 //! The next send is posted when the last has completed and the answer has arrived. Connects through cmid, not over
 //! TCP.
 
@@ -39,9 +39,6 @@ pub(crate) struct Arguments {
     /// The number of posted receives
     #[arg(short, long, default_value_t = 500)]
     rx_depth: u32,
-    /// Sleep until there are completions, instead of polling for them
-    #[arg(short, long)]
-    events: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
@@ -116,9 +113,7 @@ impl Pinger {
         let qp = drive.attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps))?;
         let mut pinger = Pinger { qp, cq, mr, arguments, sent: 0, received: 0, posted: 0, pending: RECV };
         pinger.receive()?;
-        if arguments.events {
-            pinger.cq.arm()?;
-        }
+        pinger.cq.arm()?;
         Ok(pinger)
     }
 
@@ -142,22 +137,14 @@ impl Pinger {
         }
         let mut completions = [Completion::default(); BATCH];
         while self.sent < self.arguments.iters || self.received < self.arguments.iters {
-            if self.arguments.events {
-                self.sleep(driver, channel)?;
-            }
-            let taken = self.cq.poll(&mut completions)?;
-            for completion in completions.iter().take(taken) {
-                self.complete(completion)?;
-            }
-            if self.arguments.events && taken == BATCH {
-                self.take_the_rest(&mut completions)?;
-            }
+            self.sleep(driver, channel)?;
+            self.take_all(&mut completions)?;
         }
         Ok(())
     }
 
-    /// Polls the rest, because a notification is sent only for completions after it was armed.
-    fn take_the_rest(&mut self, completions: &mut [Completion; BATCH]) -> Result<()> {
+    /// Polls all of them, because a notification is sent only for completions after it was armed.
+    fn take_all(&mut self, completions: &mut [Completion; BATCH]) -> Result<()> {
         loop {
             let taken = self.cq.poll(completions)?;
             for completion in completions.iter().take(taken) {

@@ -15,14 +15,13 @@ const SIZE: u32 = 64;
 /// Messages of a ping-pong.
 const ITERS: u32 = 400;
 
-/// cmid's ping-pong against `ibv_rc_pingpong`, sleeping for completions or polling for them.
-pub(crate) fn pingpong(programs: &Programs, events: bool, port: &mut u16) -> Result<Row> {
-    let mode = if events { "-e" } else { "" };
+/// cmid's ping-pong against `ibv_rc_pingpong`. Both sleep for completions.
+pub(crate) fn pingpong(programs: &Programs, port: &mut u16) -> Result<Row> {
     let pairs = pairs(
         port,
         |port| {
             *port += 1;
-            let common = format!("pingpong {ADDRESS}:{port} -n {ITERS} -z {SIZE} {mode}");
+            let common = format!("pingpong {ADDRESS}:{port} -n {ITERS} -z {SIZE}");
             let server = Server::listening(&words(&programs.ours, &format!("{common} -s")), *port)?;
             let said = process::run(&words(&programs.ours, &common))?;
             server.end()?;
@@ -31,16 +30,25 @@ pub(crate) fn pingpong(programs: &Programs, events: bool, port: &mut u16) -> Res
         |port| {
             *port += 1;
             let program = PathBuf::from("ibv_rc_pingpong");
-            let common = format!("-d rxe0 -g 1 -p {port} -n {ITERS} -s {SIZE} {mode}");
+            let common = format!("-d rxe0 -g 1 -p {port} -n {ITERS} -s {SIZE} -e");
             let server = Server::listening_on_tcp(&words(&program, &common), *port)?;
             let said = process::run(&words(&program, &format!("{common} 127.0.0.1")))?;
             server.end()?;
             per_iteration(&said)
         },
     )?;
-    let how = if events { "sleeping for completions" } else { "polling for completions" };
-    let what = format!("a message of {SIZE} bytes there and back, {how}: cmid's data path over ibv_rc_pingpong");
-    Ok(Row { figures: Figures::Pairs(pairs), note: events.then(|| SLEEPS.to_owned()), ..row(what) })
+    Ok(Row {
+        what: format!(
+            "a message of {SIZE} bytes there and back, sleeping for completions: cmid's data path over ibv_rc_pingpong"
+        ),
+        unit: "µs",
+        target: Some(1.02),
+        exact: false,
+        figures: Figures::Pairs(pairs),
+        note: Some(SLEEPS.to_owned()),
+        shares: None,
+        limit: None,
+    })
 }
 
 /// The reason why sleeping takes longer.
@@ -72,11 +80,6 @@ fn pairs(
         }
     };
     (0..PAIRS).map(pair).collect()
-}
-
-fn row(what: String) -> Row {
-    let figures = Figures::Pairs(Vec::new());
-    Row { what, unit: "µs", target: Some(1.02), exact: false, figures, note: None, shares: None, limit: None }
 }
 
 #[cfg(test)]

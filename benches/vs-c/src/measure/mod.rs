@@ -83,7 +83,6 @@ enum Part {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { c, quick, parts, jobs, into, peers, peers_into, echo_into, syscalls_into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone() };
-    let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let on = |backend| drivers.iter().map(move |driver| Variant { driver, backend });
     let variants: Vec<_> = on(Backend::Librdmacm).chain(on(Backend::Kernel)).collect();
@@ -102,18 +101,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     if parts.contains(&Part::Latency) && !quick {
-        add(vec![latency::pingpong(&programs, true, &mut port)?]);
-        // Two polling programs need two processors.
-        if cpus > 1 {
-            add(vec![latency::pingpong(&programs, false, &mut port)?]);
-        }
+        add(vec![latency::pingpong(&programs, &mut port)?]);
     }
     let wanted = |part| peers.as_ref().filter(|_| parts.contains(&part) && !quick);
     let counts_calls = parts.contains(&Part::Syscalls) && !quick;
     let is_measured = !rows.is_empty() || counts_calls || wanted(Part::Peers).is_some() || wanted(Part::Echo).is_some();
     ensure!(is_measured, "nothing is measured: --quick leaves latency, peers, the echo and system calls out");
     if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
-        write(file, &section(TITLE, &about(cpus), &rows))?;
+        write(file, &section(TITLE, ABOUT, &rows))?;
     }
     if counts_calls {
         let rows = syscalls::rows(&programs, drivers, &mut port)?;
@@ -156,11 +151,6 @@ fn write(file: &Path, section: &Value) -> Result<()> {
 
 const TITLE: &str = "Against C";
 
-fn about(cpus: usize) -> String {
-    let cpus = if cpus == 1 { "one virtual CPU".to_owned() } else { format!("{cpus} virtual CPUs") };
-    format!(
-        "`cargo xtask versus`: soft-RoCE in the VM, {cpus}, without KVM. Release builds: C's `cc -O2` (`benches/vs-c/c/`), \
-         cmid's with link-time optimisation. Instructions in user space are callgrind's, after a warm-up that is not \
-         counted; they vary a little with the time. Under valgrind the clock is a system call."
-    )
-}
+const ABOUT: &str = "`cargo xtask versus`: soft-RoCE in the VM, one virtual CPU, without KVM. Release builds: C's `cc -O2` \
+    (`benches/vs-c/c/`), cmid's with link-time optimisation. Instructions in user space are callgrind's, after a warm-up that \
+    is not counted; they vary a little with the time. Under valgrind the clock is a system call.";
