@@ -67,18 +67,6 @@ pub(crate) fn membership() {
     side.ok(&Call::Leave { id: resolved, group: two, addr: group() });
 }
 
-pub(crate) fn left_unread() {
-    let mut side = Side::new();
-    let id = side.bound(SERVER);
-    let _end = side.end(id);
-    for wait in [0, 300] {
-        side.ok(&join(id, group_key(1), group()));
-        std::thread::sleep(Duration::from_millis(wait));
-        side.ok(&Call::Leave { id, group: group_key(1), addr: group() });
-        side.quiet(300);
-    }
-}
-
 /// A member of the group at this address, with its QP, and the destination of sends.
 fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, Datagram) {
     let id = side.bound(addr);
