@@ -263,8 +263,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// `InvalidInput` before the end. The errno of the CQ.
     ///
     /// # Cancel safety
-    /// `take` has got all completions that were polled. The next call goes on; it may give `take` that of the send without bytes
-    /// of the earlier one ([`Drain::MARK`]).
+    /// `take` has got all completions that were polled. The next call goes on.
     pub async fn drain<Q: QueuePair>(
         &mut self,
         qp: &mut Q,

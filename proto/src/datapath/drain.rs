@@ -110,7 +110,7 @@ impl Drain {
         loop {
             for cq in &mut *cqs {
                 cq.arm().map_err(DrainError::Device)?;
-                self.empty(qp.num(), *cq, &mut take).map_err(DrainError::Device)?;
+                empty(qp.num(), *cq, &mut take).map_err(DrainError::Device)?;
             }
             let left = qp.unpolled();
             if left.is_none() {
@@ -128,22 +128,23 @@ impl Drain {
             }
         }
     }
+}
 
-    /// Polls what is in a CQ. What comes after the arm causes a notification, so it may be left.
-    fn empty<C: CompletionQueue>(&self, num: u32, cq: &mut C, take: &mut impl FnMut(Completion)) -> Result<(), Errno> {
-        let mut batch = [Completion::default(); BATCH];
-        let mut room = cq.room().depth();
-        loop {
-            let polled = cq.poll(&mut batch)?;
-            for completion in batch.iter().take(polled) {
-                if !(self.is_marked && completion.wr_id == Drain::MARK && completion.qp_num == num) {
-                    take(*completion);
-                }
+/// Polls what is in a CQ. What comes after the arm causes a notification, so it may be left. Leaves out the last request,
+/// also that of a drain which was dropped.
+fn empty<C: CompletionQueue>(num: u32, cq: &mut C, take: &mut impl FnMut(Completion)) -> Result<(), Errno> {
+    let mut batch = [Completion::default(); BATCH];
+    let mut room = cq.room().depth();
+    loop {
+        let polled = cq.poll(&mut batch)?;
+        for completion in batch.iter().take(polled) {
+            if completion.wr_id != Drain::MARK || completion.qp_num != num {
+                take(*completion);
             }
-            room = room.saturating_sub(u32::try_from(polled).unwrap_or(u32::MAX));
-            if polled == 0 || room == 0 {
-                return Ok(());
-            }
+        }
+        room = room.saturating_sub(u32::try_from(polled).unwrap_or(u32::MAX));
+        if polled == 0 || room == 0 {
+            return Ok(());
         }
     }
 }

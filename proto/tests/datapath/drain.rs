@@ -41,6 +41,17 @@ fn a_last_send_flushes_what_has_no_completion_and_is_not_reported() {
     assert_eq!((taken, qp.sent), (vec![8], vec![Drain::MARK]));
 }
 
+/// As that of a future that was dropped.
+#[test]
+fn the_last_send_of_an_earlier_drain_is_not_reported_either() {
+    let (mut qp, mut cq, mut taken) = (ended(&[(1, 0), (2, 0), (0, 0)]), cq(&[0, 0, 1, 0]), 0);
+    cq.completion = Completion { wr_id: Drain::MARK, qp_num: 9, ..Completion::default() };
+    for drained in [Draining::Waits, Draining::Over] {
+        assert_eq!(Drain::until(DEADLINE).poll(Time(1), &mut qp, &mut [&mut cq], |_| taken += 1), Ok(drained));
+    }
+    assert_eq!(taken, 0);
+}
+
 #[test]
 fn a_full_queue_gets_the_last_send_later_and_a_datagram_qp_none() {
     let mut qp = ended(&[(1, 0); 5]);
