@@ -23,7 +23,7 @@ pub(crate) const TITLE: &str = "An echo: messages, another crate, TCP";
 
 /// How it was measured, and what may be compared with what.
 pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: client and server on one wire of the VM, soft-RoCE on both ends of a pair of veth, TCP over the same pair. \
-    The clock of the VM counts instructions, 1000 for a microsecond: of both programs and of the kernel, on one CPU, the same in each run. A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` blocks \
+    The clock of the VM counts instructions, 1000 for a microsecond: of both programs and of the kernel, on one CPU, nearly the same in each run. A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` blocks \
     in a read of one CQ and sees no end of the connection; poll(2) waits for the CQ and for events, and so does epoll_wait(2) in the \
     server of the C program. `Messages` copies each message in and \
     out, counts credits and notices a peer that is gone; one send in 16 is signaled; rdma-io's stream, which holds eight receives, has no flow control of its own.";
