@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 type Parts = (QpParts<SimDevice>, Mr);
 
 fn attach(device: &mut SimDevice, to: Attaching<'_>) -> std::result::Result<Parts, CreateError> {
-    let mut made = device.qp(to).attach()?; // with a PD and a CQ
+    let mut made = device.qp(to).attach()?;
     let mr = made.pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
     made.qp.post_recv(1, mr.sge(0..5))?;
     Ok((made, mr))
