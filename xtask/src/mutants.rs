@@ -59,6 +59,8 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
                 "mutants",
                 "--package",
                 "cmid-proto",
+                "--profile",
+                "mutants",
                 "--no-shuffle",
                 "--colors",
                 "never",
@@ -67,8 +69,8 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
                 "--shard",
             ]);
             command.arg(format!("{shard}/{SHARDS}")).arg("--output").arg(&output).env_remove("CARGO_TARGET_DIR");
-            // Each change is compiled and linked again. Debug information would take a part of that time.
-            command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+            // The profile says whether builds are incremental.
+            command.env_remove("CARGO_INCREMENTAL");
             let status = command.status().context("cargo-mutants")?;
             ensure!(status.code().is_some_and(|code| JUDGED.contains(&code)), "cargo-mutants, shard {shard}: {status}");
             fs::write(&done, "").with_context(|| done.display().to_string())?;

@@ -103,9 +103,9 @@ impl World {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
-            atomic @ (Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _)) => {
+            Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _) => {
                 let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
-                if memory.is_some_and(|memory| memory.len() == 8) { self.permitted(qp, range, atomic) } else { refused }
+                if memory.is_some_and(|memory| memory.len() == 8) { self.permitted(qp, range, operation) } else { refused }
             }
         }
     }
