@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Error, Listener};
 use cmid_proto::datapath::{Access, Attaching, Completion, CreateError, QpParts, SendWr, WcStatus, prelude::*};
-use cmid_proto::{Errno, Pollable as _, State};
+use cmid_proto::{Errno, State};
 use cmid_sim::{Host, Mr, SimDevice};
 
 use common::{A_WHILE, FOR_EVER, SOON, host, patient, server};

@@ -109,4 +109,6 @@ pub mod prelude {
     #[cfg(feature = "std")]
     pub use super::{AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath};
     pub use super::{Memory as _, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue};
+    #[cfg(feature = "std")]
+    pub use crate::device::Pollable as _;
 }

@@ -52,7 +52,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Handing a request to another reactor
+//! # Handing a request or a connection to another reactor
 //!
 //! One reactor can accept for several. On that reactor [`Incoming::release`] returns a [`ReleasedIncoming`], which is
 //! `Send`. The other reactor calls [`ReleasedIncoming::adopt`] on its thread, and then [`Incoming::accept`]: the QP is
@@ -60,9 +60,7 @@
 //! project's drivers do (`CLOCK_MONOTONIC`), and each needs room for one more channel during the handover. A waker of
 //! the driver wakes the other reactor.
 //!
-//! An established connection is handed over by [`Drive::migrate`](crate::Drive::migrate) to `None`,
-//! [`Drive::release`](crate::Drive::release), [`Drive::adopt`](crate::Drive::adopt) and a migration to a channel of
-//! the other driver, where `Session::resume` goes on with it.
+//! An established connection is handed over in the same way: `Session::release`, then `ReleasedSession::adopt`.
 #![allow(
     clippy::result_large_err,
     reason = "an error may hold the event that ended the handshake; nothing is allocated"
@@ -86,7 +84,7 @@ pub use incoming::{Incoming, ReleasedIncoming};
 pub use options::Options;
 pub use serve::Serve;
 #[cfg(feature = "std")]
-pub use session::Session;
+pub use session::{ReleasedSession, Session};
 
 use crate::event::{Datagram, ReceivedParam};
 use crate::key::IdKey;

@@ -1,5 +1,7 @@
 //! A connection as one value.
 
+mod released;
+
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -19,6 +21,8 @@ use crate::private_data::PrivateData;
 use crate::request::PortSpace;
 use crate::state::State;
 use crate::time::Time;
+
+pub use released::ReleasedSession;
 
 /// A connection from its connect or request until its id is destroyed. `Q` is what the closure `attach` returns: with a
 /// [`QpParts`](crate::datapath::QpParts) in front, the session ends in the order of docs/shutdown.md by itself.
@@ -124,30 +128,6 @@ impl<Q> Session<Q> {
         self.id
     }
 
-    /// Takes over an established connection, such as one that another driver has
-    /// [released](crate::Drive::release) and this one has adopted, once it is on a channel: `connected` has its new id. Also
-    /// if the peer has disconnected meanwhile. The inverse of [`into_connected`](Session::into_connected).
-    ///
-    /// # Errors
-    /// As [`Drive::teardown`], if the peer has disconnected; the id is then destroyed.
-    pub fn resume<D: DataPath, P: Poller<D>, O: Observer>(
-        drive: &mut Drive<D, P, O>,
-        connected: Connected<Q>,
-        limit: Duration,
-    ) -> Result<Self, Error> {
-        let id = connected.id;
-        let (connected, end) = (Some(connected), End::NotYet);
-        let mut session = Session { id, opening: None, connected, limit, has_failed: false, end };
-        if let Some(State::Disconnecting | State::Closing) = drive.core().state(id) {
-            session.end = End::Begun;
-        } else if let Err(error) = session.note(drive, false) {
-            // Reports the error of the teardown and not that of the destroy.
-            let _ = session.cancel(drive);
-            return Err(error);
-        }
-        Ok(session)
-    }
-
     /// Whether the connection is established, and neither side has disconnected. After a failed completion, which no event
     /// follows, it is open until this side disconnects.
     #[must_use]
@@ -161,7 +141,7 @@ impl<Q> Session<Q> {
     }
 
     /// Returns what the handshake has brought, such as memory to deregister at the end. Before the end, the connection is the
-    /// caller's from now on, for example to move it to another driver and [`resume`](Session::resume) there.
+    /// caller's from now on.
     #[must_use]
     pub fn into_connected(self) -> Option<Connected<Q>> {
         self.connected

@@ -97,8 +97,8 @@ impl fmt::Display for Code {
 /// The order of checks and changes in the provider and the kernel's driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Provider {
-    /// Unknown. The drivers of mlx4, hns and irdma first remove the MR from the hardware; a later failure leaves no
-    /// valid registration.
+    /// Unknown. The drivers of mlx4, hns and irdma first remove the MR from the hardware, and that of mlx5 revokes its key
+    /// where it cannot change it in place; a later failure leaves no valid registration.
     #[default]
     Unknown,
     /// All checks precede all changes, as in rxe: a failure leaves the old registration valid.
@@ -132,6 +132,14 @@ impl fmt::Display for Valid {
 /// According to the manual page the MR is unusable after every ERR_CMD. But ERR_CMD covers all errors of the provider
 /// and the kernel, including refusals before any change: by a provider without the operation (EOPNOTSUPP), or by the
 /// kernel (EINVAL). After ERR_CMD_AND_DO_FORK_NEW errno may be that of the failed `madvise`, so it is not used.
+///
+/// | return value | [`Provider::Unknown`] | [`Provider::ChecksFirst`] |
+/// | --- | --- | --- |
+/// | 0, ERR_DO_FORK_OLD | new | new |
+/// | ERR_INPUT, ERR_DONT_FORK_NEW | old | old |
+/// | ERR_CMD with EOPNOTSUPP or EINVAL | old | old |
+/// | ERR_CMD with another errno, ERR_CMD_AND_DO_FORK_NEW | neither | old |
+/// | another value | neither | neither |
 #[must_use]
 pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid {
     match (code, provider) {

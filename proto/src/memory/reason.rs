@@ -32,10 +32,10 @@ pub enum MemoryReason {
     WindowBound,
     /// A re-registration with new memory has failed, and the device may have a record of that memory. The MR keeps it
     /// until it is deregistered, and can keep only one such buffer.
-    #[error("memory of a re-registration that failed is kept until it is deregistered")]
+    #[error("the MR keeps memory of a re-registration that failed: deregister the MR")]
     InDoubt,
     /// Memory regions, QPs or other objects belong to the PD: the kernel would return EBUSY.
-    #[error("{0} objects use it")]
+    #[error("objects use it: {0}")]
     InUse(u32),
     /// `ibv_rereg_mr` without flags: the library accepts it, and the kernel returns EINVAL.
     #[error("no flag is set: there is nothing to change")]

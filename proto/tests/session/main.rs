@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{Completion, SendWr, prelude::*};
 use cmid_proto::handshake::{Incoming, Options, Session};
-use cmid_proto::{CmOption, Errno, State, Transport};
+use cmid_proto::{Acks, CmOption, Drive, Errno, Limits, State, Transport};
 use cmid_sim::{Config, Fabric};
 use world::{Attached, SOON, Side, World, advance, attach, within};
 
@@ -36,7 +36,7 @@ on_each_transport! {
     a_failed_completion_disconnects,
     a_connection_that_moves_to_another_driver_is_a_session_there,
     a_peer_may_disconnect_while_the_connection_moves,
-    a_session_that_ends_may_move,
+    a_session_that_ends_may_move_at_each_step,
     a_peer_that_is_gone_delays_the_end_until_the_limit,
     a_removed_device_ends_the_session_without_the_peer,
     a_refused_connect_ends_the_session,
@@ -132,7 +132,7 @@ fn an_answer_that_fails_is_made_again() {
 fn a_connection_that_moves_to_another_driver_is_a_session_there(transport: Transport) {
     let mut world = World::connected(transport, SOON);
     let [client, _] = &mut world.sides;
-    client.moves(&world.fabric, false);
+    client.moves(&world.fabric);
     assert!(client.is_open());
     let (parts, mr) = client.session().attached().unwrap();
     parts.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
@@ -144,33 +144,74 @@ fn a_connection_that_moves_to_another_driver_is_a_session_there(transport: Trans
     assert_eq!((results(&client), results(&server)), (vec![(2, true), (1, false)], vec![(1, true)]));
 }
 
-/// Its event is taken before the session resumes, or after.
 fn a_peer_may_disconnect_while_the_connection_moves(transport: Transport) {
-    for reads in [true, false] {
-        let mut world = World::connected(transport, SOON);
-        let [client, server] = &mut world.sides;
-        server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
-        world.fabric.advance_to(world.fabric.now().after(Duration::from_secs(1)));
-        client.moves(&world.fabric, reads);
-        let state = client.drive.core().state(client.id);
-        // On iWARP no answer is due.
-        let ended = if transport == Transport::Iwarp { State::Closed } else { State::Closing };
-        assert_eq!(state, Some(if reads { ended } else { State::Connected }));
-        assert_eq!(client.is_open(), !reads);
-        let [client, server] = world.ends(SOON);
-        assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
-    }
-}
-
-/// This side has disconnected, and awaits the end on another driver.
-fn a_session_that_ends_may_move(transport: Transport) {
     let mut world = World::connected(transport, SOON);
-    let [client, _] = &mut world.sides;
-    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
-    client.moves(&world.fabric, false);
-    assert!(!client.is_open());
+    let [client, server] = &mut world.sides;
+    server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
+    world.fabric.advance_to(world.fabric.now().after(Duration::from_secs(1)));
+    client.moves(&world.fabric);
+    // The event comes with the id.
+    assert!(client.is_open() && client.drive.core().state(client.id) == Some(State::Connected));
     let [client, server] = world.ends(SOON);
     assert_eq!((results(&client), results(&server)), (vec![(1, false)], vec![(1, false)]));
+}
+
+/// Each step of the end: the disconnect, the answer of the peer, the last send.
+fn a_session_that_ends_may_move_at_each_step(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
+    let [client, _] = &mut world.sides;
+    let (parts, mr) = client.session().attached().unwrap();
+    parts.qp.post_send(SendWr::send(2, mr.sge(0..8)).unsignaled()).unwrap();
+    client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
+    while !world.sides[0].is_over() {
+        world.sides[0].moves(&world.fabric);
+        assert!(!world.sides[0].is_open());
+        let World { fabric, sides: [client, server] } = &mut world;
+        advance(fabric, &[client, server]);
+        client.turn(fabric, SOON).unwrap();
+        server.turn(fabric, SOON).unwrap();
+    }
+    let [client, _] = world.ends(SOON);
+    assert!(client.iter().all(|it| it.wr_id < 3), "{client:?}");
+}
+
+/// Acks that are owed, a limit, and a session that is over; and one that is taken in where no room is.
+#[test]
+fn a_release_that_fails_returns_the_session_and_an_adopt_its_memory() {
+    let mut world = World::connected(Transport::InfiniBand, SOON);
+    let [client, _] = &mut world.sides;
+    let fails = |side: &mut Side| {
+        let failed = side.session.take().unwrap().release(&mut side.drive).unwrap_err();
+        let text = failed.to_string();
+        side.session = Some(failed.given);
+        assert!(side.is_open());
+        text
+    };
+    // At the limit on channels: synchronous mode needs one more.
+    let others: Vec<_> = core::iter::from_fn(|| client.drive.open_channel(Acks::Explicit).ok()).collect();
+    assert!(fails(client).starts_with("refused: migrate_id on id0 while connected: the limit on channels is reached"));
+    others.into_iter().for_each(|channel| client.drive.close_channel(channel).unwrap());
+    // An event that is not acked.
+    client.host.fail_over();
+    client.drive.readable_all();
+    let _next = client.drive.run(64);
+    let event = client.drive.next_event(client.channel).unwrap();
+    assert_eq!(fails(client), "refused: release on id0 while connected: events of the id are not acked");
+    client.drive.ack(event.ack_token.unwrap()).unwrap();
+    let released = client.session.take().unwrap().release(&mut client.drive).unwrap();
+    let mut full = Drive::new(client.drive.device().sibling(), Limits { channels: 1, ..Limits::default() });
+    let channel = full.open_channel(Acks::Explicit).unwrap();
+    let refused = released.adopt(&mut full, channel).unwrap_err();
+    assert!(refused.to_string().starts_with("refused: the limit on channels is reached"), "{refused}");
+    let (parts, mr) = refused.given;
+    drop(parts);
+    assert_eq!(mr.deregister().unwrap().buffer.len(), 64);
+    // One that is over has nothing to release.
+    world.until(SOON, |[_, server]| server.is_over());
+    let [_, server] = &mut world.sides;
+    let refused = server.session.take().unwrap().release(&mut server.drive).unwrap_err();
+    assert_eq!(refused.to_string(), "refused: release on id1: there is no such id");
+    assert!(refused.given.is_over());
 }
 
 fn a_peer_that_is_gone_delays_the_end_until_the_limit(transport: Transport) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, prelude::*};
-use cmid_proto::handshake::{Connected, HandshakeError, Incoming, Options, Session};
-use cmid_proto::{Acks, ChannelKey, Drive, IdKey, Limits, Next, PortSpace, Time, Transport};
+use cmid_proto::handshake::{HandshakeError, Incoming, Options, Session};
+use cmid_proto::{Acks, ChannelKey, Drive, IdKey, Limits, Next, PortSpace, Transport};
 use cmid_sim::{Config, Fabric, Host, Mr};
 
 use crate::stumbling::Stumbling;
@@ -82,23 +82,18 @@ impl Side {
         self.session.as_ref().is_some_and(Session::is_open)
     }
 
-    /// Moves the connection to another driver. With `reads`, an event of the id is taken before it resumes.
-    pub(crate) fn moves(&mut self, fabric: &Fabric, reads: bool) {
-        let connected = self.session.take().unwrap().into_connected().unwrap();
-        self.drive.migrate(connected.id, None, Time::NEVER).unwrap();
-        let released = self.drive.release(connected.id).unwrap();
+    /// Moves the connection to another driver.
+    pub(crate) fn moves(&mut self, fabric: &Fabric) {
+        let mut released = self.session.take().unwrap().release(&mut self.drive).unwrap();
+        assert_eq!(released.attached().1.len(), 64);
         self.drive.core().check();
-        self.drive = Drive::new(Stumbling { device: self.host.device(), failures: 0 }, Limits::default());
+        let device = self.drive.device().sibling();
+        self.drive = Drive::new(device, Limits::default());
         self.drive.set_now(fabric.now());
         self.channel = self.drive.open_channel(Acks::Explicit).unwrap();
-        self.id = self.drive.adopt(released).unwrap();
-        self.drive.migrate(self.id, Some(self.channel), Time::NEVER).unwrap();
-        if reads {
-            self.drive.readable_all();
-            let event = self.drive.next_event(self.channel).unwrap();
-            self.drive.ack(event.ack_token.unwrap()).unwrap();
-        }
-        self.session = Some(Session::resume(&mut self.drive, Connected { id: self.id, ..connected }, SOON).unwrap());
+        let session = released.adopt(&mut self.drive, self.channel).unwrap();
+        self.id = session.id();
+        self.session = Some(session);
     }
 
     /// The session is over, its id is gone, and nothing of its QP is left.

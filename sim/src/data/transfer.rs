@@ -105,7 +105,11 @@ impl World {
             },
             Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _) => {
                 let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
-                if memory.is_some_and(|memory| memory.len() == 8) { self.permitted(qp, range, operation) } else { refused }
+                if memory.is_some_and(|memory| memory.len() == 8) {
+                    self.permitted(qp, range, operation)
+                } else {
+                    refused
+                }
             }
         }
     }
