@@ -64,6 +64,13 @@ impl Fault {
     ];
 }
 
+/// `power loss of b, at 0.120000000 s for 35ms`.
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, at {} for {:?}", self.what(), self.begin, self.end.since(self.begin))
+    }
+}
+
 /// A fault of the plan.
 #[derive(Debug)]
 pub(super) struct Planned {
@@ -79,11 +86,11 @@ pub(super) struct Planned {
     guard: Option<Guard>,
 }
 
-/// `power loss of b, at 0.120000000 s for 35ms`.
-impl fmt::Display for Planned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Planned {
+    /// `power loss of b`.
+    fn what(&self) -> String {
         let [at, other] = &self.names;
-        let what = match self.fault {
+        match self.fault {
             Fault::Crash => format!("crash of {at}"),
             Fault::PowerLoss => format!("power loss of {at}"),
             Fault::Pause => format!("pause of {at}"),
@@ -98,12 +105,9 @@ impl fmt::Display for Planned {
             Fault::LinkAddrChange => format!("changed link address of {at}"),
             Fault::FailOver => format!("failover of the bond of {at}"),
             Fault::ClockJump => format!("clock jump of {at}"),
-        };
-        write!(f, "{what}, at {} for {:?}", self.begin, self.end.since(self.begin))
+        }
     }
-}
 
-impl Planned {
     fn resource(&self) -> Resource {
         Resource::ALL[(self.number % Resource::ALL.len() as u64) as usize]
     }
@@ -216,9 +220,11 @@ impl World {
     }
 
     pub(super) fn end(&mut self, no: usize) {
-        let Some(Planned { fault, at, guard, .. }) = self.plan.get_mut(no) else { return };
-        let (fault, at) = (*fault, *at);
-        drop(guard.take());
+        let Some(planned) = self.plan.get_mut(no) else { return };
+        let (fault, at, guard) = (planned.fault, planned.at, planned.guard.take());
+        if let (Some(_ended), what, Some(seat)) = (guard, planned.what(), self.seats.get(at)) {
+            seat.node.note(&format!("over: {what}"));
+        }
         match fault {
             Fault::Crash | Fault::PowerLoss => self.start(at),
             Fault::DeviceRemoval => {

@@ -9,6 +9,8 @@ const ROW: usize = 18;
 const TOP: usize = 50;
 const LEFT: usize = 120;
 const LANE: usize = 260;
+/// No text of a row is wider than its letters times this.
+const LETTER: usize = 7;
 
 /// The last entries are drawn: a failure is at the end.
 const MOST: usize = 2000;
@@ -16,7 +18,9 @@ const MOST: usize = 2000;
 /// Draws the log, with a lane for each host.
 pub(super) fn draw(log: &Log, names: &[String]) -> String {
     let entries = log.entries.get(log.entries.len().saturating_sub(MOST)..).unwrap_or_default();
-    let (width, height) = (LEFT + LANE * names.len().max(1), TOP + ROW * (entries.len() + 2));
+    let own = entries.iter().filter(|entry| entry.from == entry.to);
+    let right = own.map(|entry| lane(entry.from.0) + LETTER * clean(&entry.text).len()).max().unwrap_or(0);
+    let (width, height) = (right.max(LEFT + LANE * names.len().max(1)), TOP + ROW * (entries.len() + 2));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
          font-size=\"11\">\n<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" \
@@ -59,7 +63,7 @@ fn lane(host: usize) -> usize {
     LEFT + LANE / 2 + LANE * host
 }
 
-/// Makes a text safe in SVG, and not longer than a lane.
+/// Makes a text safe in SVG, and at most 80 letters long.
 fn clean(text: &str) -> String {
     let text: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(80).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

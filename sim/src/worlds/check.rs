@@ -52,7 +52,7 @@ impl fmt::Display for Failure {
 /// Runs a test in the world of each seed. The test adds hosts, runs the world and asserts; see [`World`]. Afterwards no
 /// buffer may have been returned while the device referred to it.
 ///
-/// The variable `CMID_SEED` replaces the seeds: `CMID_SEED=17 cargo test NAME` repeats the world of one failure,
+/// The variable `CMID_SEED` replaces the seeds: `CMID_SEED=17 cargo test NAME -- --exact` repeats the world of one failure,
 /// `CMID_SEED=1000..2000` tries others.
 ///
 /// Returns what they have met: see [`Report::coverage`].
@@ -159,7 +159,11 @@ fn run(
     if !with_log {
         return failed.map_or_else(|| Ok(Ended { coverage: world.coverage(), ..Ended::default() }), Err);
     }
-    Ok(Ended { failed, coverage: world.coverage(), trace: world.trace(), chart: world.chart() })
+    let mut trace = world.trace();
+    if let Some((message, _)) = &failed {
+        trace += &format!("{}  failed: {message}\n", world.now());
+    }
+    Ok(Ended { failed, coverage: world.coverage(), trace, chart: world.chart() })
 }
 
 /// Returns the faults that can be left out: without any other one the test does not fail.
@@ -187,8 +191,11 @@ fn explanation(failure: &Failure) -> String {
     let thread = std::thread::current();
     let name = thread.name().filter(|name| *name != "main").unwrap_or("NAME");
     let seed = failure.seed;
-    let mut text = format!("{failure}\n  again: {VARIABLE}={seed} cargo test {name}");
-    let file = format!("{}-{seed}", name.replace(|it: char| !it.is_ascii_alphanumeric(), "-"));
+    // cargo tells the tests that it runs.
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let of_package = if package.is_empty() { String::new() } else { format!(" -p {package}") };
+    let mut text = format!("{failure}\n  again: {VARIABLE}={seed} cargo test{of_package} {name} -- --exact");
+    let file = format!("{package}-{name}-{seed}").replace(|it: char| !it.is_ascii_alphanumeric(), "-");
     for (what, end, content) in [("trace", "txt", &failure.trace), ("chart", "svg", &failure.chart)] {
         text += &match store(&format!("{file}.{end}"), content) {
             Ok(path) => format!("\n  {what}: {}", path.display()),

@@ -44,8 +44,9 @@ fn a_check_that_fails_says_how_to_repeat_it_and_writes_a_trace_and_a_chart() {
     let line = |start: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(start)).unwrap();
     let seed: u64 = line("seed ").split(':').next().unwrap().parse().unwrap();
     let name = std::thread::current().name().unwrap().to_owned();
-    assert_eq!(line("again: "), format!("CMID_SEED={seed} cargo test {name}"));
+    assert_eq!(line("again: "), format!("CMID_SEED={seed} cargo test -p cmid-sim {name} -- --exact"));
     let [trace, chart] = ["trace: ", "chart: "].map(|what| std::fs::read_to_string(Path::new(line(what))).unwrap());
+    assert!(trace.ends_with("failed: b does not run\n"), "{trace}");
     assert!(trace.contains("b: crashes") && chart.starts_with("<svg") && chart.ends_with("</svg>\n"));
 }
 
@@ -95,9 +96,16 @@ fn a_fault_that_is_told_strikes_at_its_time_and_the_chart_has_a_row_for_each_lin
     world.run_for(SECOND);
     assert!(world.runs("client"));
     let (trace, chart) = (world.trace(), world.chart());
-    for line in ["0.040000000 s  server: fault: link down of server", "2.000000000 s  client: crashes"] {
+    for line in [
+        "0.040000000 s  server: fault: link down of server",
+        "1.040000000 s  server: over: link down of server",
+        "2.000000000 s  client: crashes",
+    ] {
         assert!(trace.contains(line), "{line} is not in\n{trace}");
     }
+    // The last text is within the picture.
+    let width: usize = chart.split("width=\"").nth(1).and_then(|it| it.split('"').next()?.parse().ok()).unwrap();
+    assert!(width > 640, "{width}");
     assert_eq!(chart.matches("<g>").count(), trace.lines().count());
     assert_eq!(chart.matches("</g>").count(), trace.lines().count());
     let mut silent = World::new(&cmid_sim::Config::default());
