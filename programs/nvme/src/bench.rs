@@ -1,6 +1,6 @@
 //! How many commands a second, and how long each takes.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -36,21 +36,27 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     );
     let places = id.size / blocks as u64;
     ensure!(places > 0, "the namespace is shorter than --io-size");
-    let (begun, until) = (Instant::now(), Instant::now() + Duration::from_secs(seconds.into()));
+    let begun = Instant::now();
+    let until = begun + Duration::from_secs(seconds.into());
     let (processor, mut times) = (processor_time(), Vec::new());
-    let mut pending: BTreeMap<Ticket, Instant> = BTreeMap::new();
+    // In the order of their submission, in which they mostly end.
+    let mut pending: VecDeque<(Ticket, Instant)> = VecDeque::new();
     // The buffers come back with the ends.
     let mut buffers: Vec<_> = (0..queue_depth).map(|_| session.initiator.buffer(io_size)).collect();
     loop {
-        while commands > 0 && Instant::now() < until {
+        while commands > 0 {
             // One for each command that can be outstanding.
             let Some(buffer) = buffers.pop() else { break };
+            let now = Instant::now();
+            if now >= until {
+                break;
+            }
             commands -= 1;
             let (lba, count) = (fastrand::u64(..places) * blocks as u64, blocks as u16);
             let command =
                 if write { wire::write(nsid, lba, count, buffer) } else { wire::read(nsid, lba, count, buffer) };
             match session.initiator.submit(On::Io, command) {
-                Ok(ticket) => pending.insert(ticket, Instant::now()),
+                Ok(ticket) => pending.push_back((ticket, now)),
                 Err(_) => bail!("too many commands wait"),
             };
         }
@@ -58,15 +64,19 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
             break;
         }
         let ended = session.wait()?;
-        times.extend(pending.remove(&ended.ticket).map(|at| at.elapsed()));
+        let at = pending.iter().position(|(ticket, _)| *ticket == ended.ticket);
+        let (_, since) = at.and_then(|at| pending.remove(at)).context("a command has ended twice")?;
+        times.push(since.elapsed());
         buffers.extend(ended.into_data().context("a command of the measurement")?);
     }
     let (span, processor) = (begun.elapsed(), processor_time().saturating_sub(processor));
-    times.sort_unstable();
-    let at = |per_mille: usize| times.get(times.len() * per_mille / 1000).copied().unwrap_or_default();
+    let mut at = |per_mille: usize| {
+        let place = times.len() * per_mille / 1000;
+        if times.is_empty() { Duration::ZERO } else { *times.select_nth_unstable(place).1 }
+    };
+    let (p50, p99) = (at(500), at(990));
     let (count, kind) = (times.len().max(1) as f64, if write { "writes" } else { "reads" });
     let (rate, each) = (count / span.as_secs_f64(), processor.as_secs_f64() * 1e6 / count);
-    let (p50, p99) = (at(500), at(990));
     if table {
         return print(format_args!("{rate:.0} {} {} {each:.0}", p50.as_micros(), p99.as_micros()));
     }

@@ -103,6 +103,8 @@ pub(super) struct Link<D: DataPath> {
     region: D::Mr,
     shape: Shape,
     pub(super) queue: Queue<TagOf<D>>,
+    /// The completions of a poll.
+    batch: Box<[Completion; BATCH]>,
 }
 
 impl<D: DataPath> Link<D> {
@@ -133,7 +135,8 @@ impl<D: DataPath> Link<D> {
             }
         }
         receives.arm()?;
-        Ok(Link { qp, windows, pd, sends, receives, capsules, region, shape, queue: Queue::new(shape.size) })
+        let (queue, batch) = (Queue::new(shape.size), Box::new([Completion::default(); BATCH]));
+        Ok(Link { qp, windows, pd, sends, receives, capsules, region, shape, queue, batch })
     }
 
     /// Whether blocks are lent.
@@ -206,12 +209,9 @@ impl<D: DataPath> Link<D> {
     pub(super) fn poll(&mut self, over: &mut Vec<Over<D::Piece>>) -> Result<bool, LinkError> {
         // A failed send comes first: the receives only tell that they were flushed.
         self.poll_sends(false, over)?;
-        let mut batch = [Completion::default(); BATCH];
         for _ in 0..POLLS {
-            let polled = self.receives.poll_or_arm(&mut batch).map_err(device("the completion queue"))?;
-            for completion in batch.iter().take(polled) {
-                self.take(completion, over)?;
-            }
+            let polled = self.receives.poll_or_arm(&mut *self.batch).map_err(device("the completion queue"))?;
+            self.take_batch(polled, over)?;
             if polled == 0 {
                 let waits = self.queue.waits_for_sends();
                 return if waits { self.poll_sends(true, over).map(|()| false) } else { Ok(false) };
@@ -220,19 +220,24 @@ impl<D: DataPath> Link<D> {
         Ok(true)
     }
 
-    /// Takes the completions of sends, which are no more than the sends.
+    /// Takes the completions of sends, which are no more than the sends. If it arms, there are none left, and the next one notifies.
     fn poll_sends(&mut self, arms: bool, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {
-        let mut batch = [Completion::default(); BATCH];
         loop {
-            let polled = if arms { self.sends.poll_or_arm(&mut batch) } else { self.sends.poll(&mut batch) };
+            let (sends, batch) = (&mut self.sends, &mut *self.batch);
+            let polled = if arms { sends.poll_or_arm(batch) } else { sends.poll(batch) };
             let polled = polled.map_err(device("the completion queue"))?;
-            for completion in batch.iter().take(polled) {
-                self.take(completion, over)?;
-            }
-            if polled == 0 {
+            self.take_batch(polled, over)?;
+            if polled == 0 || (!arms && polled < BATCH) {
                 return Ok(());
             }
         }
+    }
+
+    fn take_batch(&mut self, polled: usize, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {
+        (0..polled).try_for_each(|at| match self.batch.get(at).copied() {
+            Some(completion) => self.take(&completion, over),
+            None => Ok(()),
+        })
     }
 
     fn take(&mut self, completion: &Completion, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {

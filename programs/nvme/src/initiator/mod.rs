@@ -71,6 +71,7 @@ pub use request::{Ended, Failure, On, Ticket};
 use crate::controller::{Controller, Settings};
 use crate::wire::{AsyncEvent, Command};
 use lane::Lane;
+use link::Over;
 use memory::Memory;
 use reactor::Reactor;
 use request::Request;
@@ -154,6 +155,8 @@ pub struct Initiator<D: DataPath> {
     alive: Time,
     /// When the deadlines of commands are looked at.
     look: Time,
+    /// The memory for what a turn of a lane has ended; empty otherwise.
+    over: Vec<Over<D::Piece>>,
     waiting_admin: VecDeque<Request<BufferOf<D>>>,
     waiting: VecDeque<Request<BufferOf<D>>>,
     ended: VecDeque<Ended<BufferOf<D>>>,
@@ -216,6 +219,7 @@ impl<D: DataPath + 'static> Initiator<D> {
             wake: None,
             alive: Time::NEVER,
             look: now,
+            over: Vec::new(),
             waiting_admin: VecDeque::new(),
             waiting: VecDeque::new(),
             ended: VecDeque::new(),

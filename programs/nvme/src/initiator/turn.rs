@@ -47,7 +47,7 @@ impl<D: DataPath> Initiator<D> {
         let look = if self.controller.is_some() { self.look } else { Time::NEVER };
         let due = [self.redial.timeout().unwrap_or(Time::NEVER), self.wake.unwrap_or(Time::NEVER), self.alive, look];
         let due = due.into_iter().fold(now.after(at_most), Time::min);
-        self.driver.timeout_until(due).unwrap_or(at_most)
+        self.driver.timeout(Some(due.since(now))).unwrap_or(at_most)
     }
 
     /// Handles an event of the poll. Returns false if it is not the initiator's.
@@ -62,7 +62,7 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
-    /// Does what is due, without waiting. Then take what has ended and what has happened.
+    /// Does what is due, without waiting. Then take what has ended and what has happened. What waits is sent before the next poll.
     pub fn turn(&mut self) {
         for at in 0..self.lanes.len() {
             self.take_completions(at);
@@ -73,10 +73,8 @@ impl<D: DataPath> Initiator<D> {
                 self.take_event(event);
             }
         }
-        let now = self.driver.drive().within(Duration::ZERO);
+        let now = self.driver.drive().now();
         self.pass_time(now);
-        self.dispatch(now);
-        self.reactors.iter_mut().for_each(Reactor::wake);
     }
 
     fn pass_time(&mut self, now: Time) {
@@ -230,13 +228,12 @@ impl<D: DataPath> Initiator<D> {
     }
 
     fn take_completions(&mut self, at: usize) {
-        let Some(lane) = self.lanes.get_mut(at) else { return };
-        let mut over = Vec::new();
+        let Some(lane) = self.lanes.get_mut(at).filter(|lane| lane.is_readable) else { return };
+        let mut over = std::mem::take(&mut self.over);
         let polled = lane.serve(&mut over);
         // What has ended before an error has ended.
-        for over in over {
-            self.take_over(over);
-        }
+        over.drain(..).for_each(|over| self.take_over(over));
+        self.over = over;
         if let Err(loss) = polled {
             self.lose(loss);
         }
@@ -295,7 +292,7 @@ impl<D: DataPath> Initiator<D> {
 
     /// Sends what waits, as far as there is room.
     fn dispatch(&mut self, now: Time) {
-        if self.controller().is_none() {
+        if (self.waiting_admin.is_empty() && self.waiting.is_empty()) || self.controller().is_none() {
             return;
         }
         let deadline = now.after(self.options.timeout);
