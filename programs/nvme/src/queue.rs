@@ -1,8 +1,8 @@
 //! A submission queue and its completions: which commands are outstanding, and when each is over.
 //!
-//! The queue has no memory and no connection. A command is over when its response has come and its send has completed, which
-//! happen in any order: with the first alone the capsule may still be read by the device, with the second alone the controller
-//! may still use the data.
+//! The queue has no memory and no connection. A command is over when its response has come and, if its send is signaled, that has
+//! completed, which happen in any order. Without a response the controller may still use the data. What the device may still read
+//! for a send without a completion is not of the command: the capsule, which a later completion returns.
 
 use cmid_mio::proto::Time;
 
@@ -46,6 +46,7 @@ pub enum QueueError {
 #[derive(Debug)]
 struct Outstanding<T> {
     tag: T,
+    /// Whether nothing waits for a completion of its send.
     is_sent: bool,
     response: Option<Cqe>,
     deadline: Time,
@@ -79,6 +80,8 @@ pub struct Queue<T> {
     free: Vec<u16>,
     /// The commands that are answered, and whose sends have not completed.
     unsent: usize,
+    /// The sends after the last one that is signaled.
+    unsignaled: u16,
 }
 
 impl<T> Queue<T> {
@@ -88,7 +91,7 @@ impl<T> Queue<T> {
     pub fn new(size: u16) -> Self {
         let size = size.clamp(2, SIZE_MAX);
         let slots = (1..size).map(|_| Slot { uses: 0, command: None }).collect();
-        Queue { size, head: 0, tail: 0, slots, free: (0..size - 1).rev().collect(), unsent: 0 }
+        Queue { size, head: 0, tail: 0, slots, free: (0..size - 1).rev().collect(), unsent: 0, unsignaled: 0 }
     }
 
     /// Returns the number of slots, which is that of commands at the same time.
@@ -142,6 +145,23 @@ impl<T> Queue<T> {
         slot.uses = slot.uses.wrapping_add(1);
         slot.command = Some(Outstanding { tag, is_sent: false, response: None, deadline });
         Ok(slot.uses << INDEX_BITS | index)
+    }
+
+    /// Returns the most sends after each other that are not signaled, of a queue of so many entries.
+    #[must_use]
+    pub fn unsignaled_max(size: u16) -> u16 {
+        size / 4
+    }
+
+    /// Decides whether the send of a command is to be signaled, before it is posted: if its end waits for that, or if the sends before
+    /// it were not. A send without a completion has then one of the next sends to return its capsule.
+    pub fn signals(&mut self, cid: u16, waits: bool) -> bool {
+        let is_signaled = waits || self.unsignaled >= Self::unsignaled_max(self.size);
+        self.unsignaled = if is_signaled { 0 } else { self.unsignaled + 1 };
+        if let Some(command) = self.find(cid).and_then(Option::as_mut) {
+            command.is_sent = !is_signaled;
+        }
+        is_signaled
     }
 
     /// Takes a command back that was not posted.
@@ -252,6 +272,22 @@ mod tests {
         assert_eq!((queue.outstanding(), queue.has_room(), queue.waits_for_sends()), (0, true, false));
         // The completion of a send twice is an error of the device, and ends nothing.
         assert_eq!(queue.sent(b), Err(QueueError::NotOutstanding { cid: b }));
+    }
+
+    #[test]
+    fn a_command_that_is_not_signaled_is_over_with_its_response_and_few_are_not() {
+        let mut queue = Queue::new(8);
+        let mut ends = |waits| {
+            let cid = queue.begin((), Time::NEVER).expect("room");
+            let is_signaled = queue.signals(cid, waits);
+            let is_over = queue.answered(response(cid, (queue.head + 1) % 8)).expect("a response").is_some();
+            assert_eq!((is_over, queue.waits_for_sends()), (!is_signaled, is_signaled));
+            assert!(is_over || queue.sent(cid).expect("a send").is_some());
+            is_signaled
+        };
+        assert_eq!([false; 7].map(&mut ends), [false, false, true, false, false, true, false]);
+        // The completion of this one returns the capsules of those before it.
+        assert_eq!([true, false, false, false].map(ends), [true, false, false, true]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A connection of a queue: its QP, its memory, and the commands that are on it.
 //!
-//! A capsule is a block, which the QP has until the send completes. Data that does not fit into a capsule is read and written by the
+//! A capsule is a block, which the QP has until the send completes, or a later one if it is not signaled. Data that does not fit into a capsule is read and written by the
 //! target, in one of two places:
 //!
 //! - a block of the application, to which a memory window is bound for this command. The target invalidates the key with its
@@ -120,14 +120,17 @@ impl<D: DataPath> Link<D> {
         // A device without windows says so here.
         let windows = (0..if shape.lends { size } else { 0 }).map(|_| pd.alloc_mw());
         let windows: Vec<D::Mw> = windows.collect::<Result<_, _>>().unwrap_or_default();
+        // Those of commands, and those of sends before them whose completions are still to come.
+        let capsule_count = shape.size + Queue::<()>::unsignaled_max(shape.size);
         // A command is a bind and a send.
-        let (sends, receives) = (device.create_cq(to.id(), 2 * entries)?, device.create_cq(to.id(), entries)?);
+        let requests = entries + u32::from(capsule_count);
+        let (sends, receives) = (device.create_cq(to.id(), requests)?, device.create_cq(to.id(), entries)?);
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = pd.register(vec![0; size * shape.transfer], rights)?;
         let capsule = Sqe::LEN + shape.in_capsule;
-        let capsules = pd.pool(vec![0; size * capsule], capsule, Access::empty())?;
+        let capsules = pd.pool(vec![0; usize::from(capsule_count) * capsule], capsule, Access::empty())?;
         let responses = pd.pool(vec![0; size * RESPONSE_BLOCK], RESPONSE_BLOCK, Access::empty())?;
-        let caps = Caps { max_send_wr: 2 * entries, max_recv_wr: entries, ..Caps::default() };
+        let caps = Caps { max_send_wr: requests, max_recv_wr: entries, ..Caps::default() };
         let mut qp = device.create_qp(to, &pd, &sends, &receives, caps)?;
         for number in 0..u64::from(shape.size) {
             if let Some(block) = responses.take() {
@@ -179,6 +182,8 @@ impl<D: DataPath> Link<D> {
             (Some(buffer), Some(window)) if data > shape.in_capsule => lend(&mut self.qp, cid, window, buffer, writes)?,
             _ => None,
         };
+        // A window may be renewed when its command is over, so its bind is too.
+        let is_lent = lent.is_some();
         entry.sgl = match (lent, transfer) {
             (_, Transfer::Nothing) => Sgl::Nothing,
             (Some(lent), Transfer::Out(_) | Transfer::In(_)) => lent,
@@ -201,7 +206,9 @@ impl<D: DataPath> Link<D> {
         if let Some(room) = capsule.get_mut(..Sqe::LEN) {
             room.copy_from_slice(&entry.encode());
         }
-        let posted = self.qp.post_send_blocks(SendWr::send(cid.into(), capsule.part(0..len)));
+        let send = SendWr::send(cid.into(), capsule.part(0..len));
+        let send = if self.queue.signals(cid, is_lent) { send } else { send.unsignaled() };
+        let posted = self.qp.post_send_blocks(send);
         posted.map_err(|unposted| device("a send")(unposted.into()))
     }
 
