@@ -19,6 +19,7 @@ pub(crate) const PACKAGES: &[&str] = &[
     "libc6-dev",
     "strace",
     "fio",
+    "nvme-cli",
 ];
 
 /// Installs missing packages, and finds a usable libclang.

@@ -1,5 +1,5 @@
-# cmid-nvme ($ours) and the kernel's target; then Python's nvmeof (of the folder $modules, with the program $peer) and the kernel's
-# own initiator beside it. What was written is compared with what the backing device has.
+# cmid-nvme ($ours) and the kernel's target; then Python's nvmeof (of the folder $modules, with the program $peer), and nvme-cli with the
+# kernel's own initiator beside it. What was written is compared with what the backing device has.
 start_target
 dd if=/dev/urandom of=/tmp/data bs=1M count=4 2>/dev/null
 
@@ -37,6 +37,20 @@ initiator read --start-block 1 --data-size 2000384 -i 2 --data /tmp/back || fail
 tail -c +513 /tmp/data | head -c 2000384 | cmp - /tmp/back || fail "other bytes were read"
 initiator flush || fail "flush"
 echo "written, read and flushed"
+
+# The same over null_blk, with memory of its own.
+modprobe null_blk nr_devices=1 gb=1 memory_backed=1 || fail "null_blk"
+mkdir $config/subsystems/$nqn/namespaces/2
+echo /dev/nullb0 >$config/subsystems/$nqn/namespaces/2/device_path
+echo 1 >$config/subsystems/$nqn/namespaces/2/enable
+initiator write --namespace-id 2 -i 2 --start-block 8 --data /tmp/data || fail "write to null_blk"
+dd if=/dev/nullb0 of=/tmp/back bs=4096 skip=1 count=1024 iflag=direct 2>/dev/null
+cmp /tmp/data /tmp/back || fail "null_blk has other bytes"
+initiator read --namespace-id 2 --start-block 8 --data-size 4194304 --data /tmp/back || fail "read of null_blk"
+cmp /tmp/data /tmp/back || fail "other bytes were read of null_blk"
+echo 0 >$config/subsystems/$nqn/namespaces/2/enable
+rmdir $config/subsystems/$nqn/namespaces/2
+echo "written to null_blk and read"
 
 # Each queue is connected by one thread, and served by another one.
 dd if=/dev/urandom of=/tmp/other bs=1M count=4 2>/dev/null
@@ -100,6 +114,21 @@ for number in 1 4; do
     dd if=/tmp/data bs=64K skip=$number count=16 2>/dev/null | cmp - /tmp/back || fail "the kernel does not read a write"
 done
 echo "both initiators see each other's writes"
+
+# nvme-cli is told the same, and its commands meet those of this one.
+nvme discover -t rdma -a $target -s 4420 >/tmp/output 2>/tmp/errors || fail "nvme discover"
+grep -q "^subnqn: *$nqn\$" /tmp/output || fail "nvme-cli does not discover the subsystem"
+nvme id-ns /dev/nvme0n1 >/tmp/output || fail "nvme id-ns"
+grep -qi "^nsze *: 0x10000\$" /tmp/output || fail "nvme-cli has another namespace"
+head -c 4096 /dev/urandom >/tmp/part
+nvme write /dev/nvme0n1 -s 40000 -c 7 -z 4096 -d /tmp/part >/dev/null 2>/tmp/errors || fail "nvme write"
+initiator read --start-block 40000 --data-size 4096 --data /tmp/back || fail "read"
+cmp /tmp/part /tmp/back || fail "the write of nvme-cli is not read"
+head -c 4096 /dev/urandom >/tmp/part
+initiator write --start-block 40008 --data /tmp/part || fail "write"
+nvme read /dev/nvme0n1 -s 40008 -c 7 -z 4096 -d /tmp/back >/dev/null 2>/tmp/errors || fail "nvme read"
+cmp /tmp/part /tmp/back || fail "nvme-cli does not read a write"
+echo "nvme-cli and this one see each other's writes"
 echo 1 >/sys/class/nvme/nvme0/delete_controller
 stop_target
 echo "the target has no connection left"
