@@ -111,7 +111,7 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     is_iwarp: bool,
     /// Packets sent since the last one whose send is signaled.
     unsignaled: usize,
-    /// Whether [`Work::Last`] is posted.
+    /// Whether the end of the sends is posted ([`Drain::mark`](cmid_proto::datapath::Drain::mark)).
     is_marked: bool,
     failure: Option<Arc<io::Error>>,
     /// Whether the stream has returned the failure.
@@ -137,8 +137,6 @@ enum Work {
     Control,
     Message,
     Read,
-    /// A send without bytes at the end of the connection. Its completion ends the sends before it, which are not signaled.
-    Last,
 }
 
 /// Nothing in it is pinned.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use cmid_proto::datapath::{Block, Completion, DataPath, Parts, SendWr, Sge, WcStatus, prelude::*};
+use cmid_proto::datapath::{Block, Completion, DataPath, Drain, Parts, SendWr, WcStatus, prelude::*};
 use cmid_proto::messages::{HEADER, MessagesError, NotSent, Received};
 use cmid_proto::{Errno, Observer, Time};
 
@@ -49,7 +49,8 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         self.read_next(has_ended)?;
         // A receive that is posted after the end is flushed, and would be posted again.
         if has_ended {
-            self.mark_end();
+            let is_due = !self.is_marked && !self.is_iwarp && self.qp.unpolled().sends > 0;
+            self.is_marked |= is_due && Drain::mark(&mut self.qp);
         } else {
             self.post_receives()?;
             self.messages.handle_timeout(now).map_err(failed)?;
@@ -174,16 +175,6 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         let is_signaled = self.unsignaled == 0 || self.is_iwarp || self.has_finished();
         let send = if is_signaled { send } else { send.unsignaled() };
         Ok(self.qp.post_send_blocks(send).map_err(|unposted| unposted.error)?)
-    }
-
-    /// Posts the last request of a connection that has ended, if sends are left.
-    fn mark_end(&mut self) {
-        if !self.is_marked && !self.is_iwarp && self.qp.unpolled().sends > 0 {
-            let nothing: [Sge<'_, D::Mr>; 0] = [];
-            // After a refusal the end is told late.
-            let _refused = self.qp.post_send(SendWr::send(Work::Last as u64, nothing));
-            self.is_marked = true;
-        }
     }
 
     /// Ready if another turn is necessary. Otherwise both halves are woken when it is. A failure is kept.

@@ -91,6 +91,14 @@ impl Drain {
         Drain { deadline, is_begun: false, is_marked: false }
     }
 
+    /// Posts the send without bytes, [`Drain::MARK`], for a loop of one's own. Returns false if there is no room yet. Another
+    /// refusal stays one: what is left then ends at the deadline.
+    pub fn mark<Q: QueuePair>(qp: &mut Q) -> bool {
+        let nothing: [Sge<'_, Q::Mr>; 0] = [];
+        let posted = qp.post_send(SendWr::send(Drain::MARK, nothing));
+        !posted.is_err_and(|error| matches!(error.reason(), PostReason::QueueFull { .. }))
+    }
+
     /// Arms the CQs, and polls what is in them. `cqs` are those of the QP, or the one that is both. `take` gets each
     /// completion, also those of other QPs on these CQs. Polls at most as many completions as the CQs have room for.
     ///
@@ -122,7 +130,7 @@ impl Drain {
             if self.is_marked || left.sends == 0 {
                 return Ok(Draining::Waits);
             }
-            self.is_marked = mark(qp);
+            self.is_marked = Drain::mark(qp);
             if !self.is_marked {
                 return Ok(Draining::Waits);
             }
@@ -156,12 +164,4 @@ fn check_ended<Q: QueuePair>(qp: &Q) -> Result<(), DrainError> {
         Ok(state @ (QpState::INIT | QpState::RTR | QpState::RTS)) => Err(DrainError::NotEnded(state)),
         Ok(_) | Err(_) => Ok(()),
     }
-}
-
-/// Posts the last request. Returns false if there is no room yet. Another refusal stays one, and leaves what it has found to
-/// the deadline.
-pub(crate) fn mark<Q: QueuePair>(qp: &mut Q) -> bool {
-    let nothing: [Sge<'_, Q::Mr>; 0] = [];
-    let posted = qp.post_send(SendWr::send(Drain::MARK, nothing));
-    !posted.is_err_and(|error| matches!(error.reason(), PostReason::QueueFull { .. }))
 }

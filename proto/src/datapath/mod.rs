@@ -83,8 +83,6 @@ pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceNa
 pub use device::DataPath;
 pub use device_attrs::{Atomics, DeviceAttrs, GidKind, LinkLayer, Odp, OdpOps, PortAttrs, PortGid, PortState};
 #[cfg(feature = "std")]
-pub(crate) use drain::mark;
-#[cfg(feature = "std")]
 pub use drain::{Drain, DrainError, Draining};
 #[cfg(feature = "std")]
 pub use lent::{Lent, Returns};

@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 
 use super::{Connected, Dial, DialTo, HandshakeError, Incoming, Options, Serve};
 use crate::cm_event::CmEvent;
-use crate::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath, Drain, QpParts, QueuePair, mark};
+use crate::datapath::{Attaching, Completion, CompletionQueue, CreateError, DataPath, Drain, QpParts, QueuePair};
 use crate::device::Device;
 use crate::drive::{Drive, Observer, Poller};
 use crate::errno::Errno;
@@ -318,7 +318,7 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
             let is_closing = drive.core().state(self.id) == Some(State::Closing);
             match self.end {
                 End::NotYet | End::Begun | End::Over => break,
-                End::Both if left.sends > 0 && mark(qp) => self.end = End::Marked,
+                End::Both if left.sends > 0 && Drain::mark(qp) => self.end = End::Marked,
                 End::Both | End::Marked if left.is_none() || !is_closing => {
                     self.cancel(drive).map_err(|error| error.errno())?
                 }
