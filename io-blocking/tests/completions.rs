@@ -76,7 +76,31 @@ fn a_wait_is_cancelled_and_a_cq_of_a_shared_channel_is_refused() {
     let channel = device.create_comp_channel(&nic).unwrap();
     let mut shared = device.create_cq_with_channel(&nic, &channel, 8, 0).unwrap();
     let error = connection.next_completions(&mut shared, &mut some, SOON).unwrap_err();
-    assert_eq!(error.errno(), Errno::EINVAL);
+    assert_eq!((error.errno(), shared.wait(&mut some)), (Errno::EINVAL, Err(Errno::EINVAL)));
+}
+
+/// As docs/data-path.md says: a disconnect of the thread with the driver ends a wait of another thread.
+#[test]
+fn a_thread_waits_for_a_cq_alone_until_the_connection_is_disconnected() {
+    let ((mut client, (mut active, sent)), (mut connection, (mut passive, mr))) = connected(&host());
+    passive.qp.post_recv(2, mr.sge(0..5)).unwrap();
+    let waits = thread::spawn(move || {
+        let mut some = [Completion::default()];
+        assert_eq!(passive.cq.wait(&mut []), Ok(0), "no room");
+        let ends = [(); 2].map(|()| (passive.cq.wait(&mut some), some[0].wr_id, some[0].status));
+        assert_eq!(ends, [(Ok(1), 1, WcStatus::SUCCESS), (Ok(1), 2, WcStatus::WR_FLUSH_ERR)]);
+        assert_eq!(passive.cq.wait(&mut some), Ok(0), "nothing is in flight any more");
+    });
+    thread::sleep(A_WHILE);
+    active.qp.post_send(SendWr::send(3, sent.sge(0..5))).unwrap();
+    assert_eq!(active.cq.wait(&mut [Completion::default()]), Ok(1));
+    thread::sleep(A_WHILE);
+    client.disconnect(A_WHILE).unwrap_err();
+    // The peer's end alone does not.
+    connection.wait_closed(SOON).unwrap();
+    assert!(!waits.is_finished());
+    connection.disconnect(SOON).unwrap();
+    waits.join().unwrap();
 }
 
 /// As docs/data-path.md says: siblings share a PD.

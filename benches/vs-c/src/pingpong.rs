@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// The number of posted receives
     #[arg(short, long, default_value_t = 500)]
     rx_depth: u32,
+    /// Wait in a read of the completion channel, as `ibv_rc_pingpong` does, and not in poll(2)
+    #[arg(short, long)]
+    blocking: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
@@ -137,23 +140,24 @@ impl Pinger {
         }
         let mut completions = [Completion::default(); BATCH];
         while self.sent < self.arguments.iters || self.received < self.arguments.iters {
+            if self.arguments.blocking {
+                let taken = self.cq.wait(&mut completions)?;
+                self.take(&completions[..taken])?;
+                continue;
+            }
             self.sleep(driver, channel)?;
-            self.take_all(&mut completions)?;
+            // All of them, because a notification is sent only for completions after it was armed.
+            let mut taken = BATCH;
+            while taken == BATCH {
+                taken = self.cq.poll(&mut completions)?;
+                self.take(&completions[..taken])?;
+            }
         }
         Ok(())
     }
 
-    /// Polls all of them, because a notification is sent only for completions after it was armed.
-    fn take_all(&mut self, completions: &mut [Completion; BATCH]) -> Result<()> {
-        loop {
-            let taken = self.cq.poll(completions)?;
-            for completion in completions.iter().take(taken) {
-                self.complete(completion)?;
-            }
-            if taken < BATCH {
-                return Ok(());
-            }
-        }
+    fn take(&mut self, completions: &[Completion]) -> Result<()> {
+        completions.iter().try_for_each(|completion| self.complete(completion))
     }
 
     fn complete(&mut self, completion: &Completion) -> Result<()> {

@@ -107,6 +107,22 @@ pub trait CompletionQueue: Send {
         self.poll(completions)
     }
 
+    /// Waits for completions, and takes them as [`CompletionQueue::poll`] does: for a thread that serves this CQ and nothing
+    /// else. It sleeps in a read of the completion channel (ibv_get_cq_event(3)), which is one system call less than a wait for
+    /// the descriptor. Returns 0 only if no completion can come: nothing is in flight ([`CompletionQueue::is_idle`]), or
+    /// there is no room for one.
+    ///
+    /// It has no time limit, and sees no event: a peer that disconnects does not end it. The thread of the driver does, by the
+    /// disconnect of the id, which flushes what is posted. So keep a receive posted at all times: one that is posted after the
+    /// flush may never complete (soft-RoCE). An unsignaled request ends no wait, nor does the destruction of a QP.
+    ///
+    /// # Errors
+    /// `EINTR` after a signal, as read(2). `EINVAL` for a CQ on a shared channel. `EIO` on a device that is gone. Otherwise as
+    /// [`CompletionQueue::poll_or_arm`]. No completion is lost.
+    #[cfg(unix)]
+    #[doc(alias("ibv_get_cq_event", "rdma_get_send_comp", "rdma_get_recv_comp"))]
+    fn wait(&mut self, completions: &mut [Completion]) -> Result<usize, Errno>;
+
     /// Returns its number, by which an [`AsyncEvent`] names it.
     fn num(&self) -> u32;
 
@@ -159,7 +175,7 @@ pub trait CompletionQueue: Send {
     fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno>;
 
     /// Returns the descriptor of its completion channel, which may be shared: readable while there are notifications.
-    /// It is non-blocking.
+    /// It is non-blocking, but after a [`wait`](CompletionQueue::wait).
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 

@@ -217,6 +217,10 @@ impl CompletionQueue for Cq {
         Ok(polled)
     }
 
+    fn wait(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        self.poll_or_arm(completions)
+    }
+
     fn num(&self) -> u32 {
         self.depth
     }

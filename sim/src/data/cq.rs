@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use cmid_proto::Errno;
 use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{Capacity, Completion, CompletionQueue, CreateCall, CreateError, CreateReason};
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags};
 
 use crate::data::completion::Armed;
 use crate::data::notices::Notices;
@@ -31,6 +33,19 @@ impl CompletionQueue for Cq {
     /// `EOVERFLOW` after an overrun, once the remaining completions are taken.
     fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
         self.fabric.with(|world| world.poll_cq(self.no, into))
+    }
+
+    /// It waits in poll(2). Under a clock that stands still, another thread advances the fabric.
+    #[cfg(unix)]
+    fn wait(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
+        loop {
+            let polled = self.poll_or_arm(into)?;
+            if polled > 0 || into.is_empty() || self.is_idle() {
+                return Ok(polled);
+            }
+            let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
+            rustix::event::poll(&mut fds, None).map_err(|error| Errno(error.raw_os_error()))?;
+        }
     }
 
     fn num(&self) -> u32 {

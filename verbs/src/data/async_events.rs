@@ -48,7 +48,7 @@ impl AsyncEvents {
             return Err(Errno::ENODEV);
         }
         let events = AsyncEvents { context };
-        set_nonblocking(events.raw_fd())?;
+        set_nonblocking(events.raw_fd(), true)?;
         Ok(events)
     }
 

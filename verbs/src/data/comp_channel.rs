@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub struct CompChannel(Arc<RawChannel>);
 /// An `ibv_comp_channel`. Its CQs hold it.
 pub(crate) struct RawChannel {
     raw: NonNull<ibv_comp_channel>,
+    /// Whether a read of the descriptor waits.
+    is_blocking: AtomicBool,
     // Dropped after the channel.
     context: Arc<Context>,
 }
@@ -29,6 +32,7 @@ pub(crate) struct RawChannel {
 unsafe impl Send for RawChannel {}
 // SAFETY: libibverbs is thread-safe: several threads may read a channel at a time. After its creation only one field is
 // written, the count of its CQs, under a lock of the library.
+// `is_blocking` is an atomic.
 unsafe impl Sync for RawChannel {}
 
 impl CompChannel {
@@ -63,8 +67,8 @@ impl RawChannel {
     pub(crate) fn create(context: Arc<Context>) -> Result<Self, Errno> {
         // SAFETY: the context is open.
         let raw = errno::of_new(|| unsafe { ffi::ibv_create_comp_channel(context.as_ptr()) })?;
-        let channel = RawChannel { raw, context };
-        set_nonblocking(channel.raw_fd())?;
+        let channel = RawChannel { raw, is_blocking: AtomicBool::new(true), context };
+        channel.set_blocking(false)?;
         Ok(channel)
     }
 
@@ -78,11 +82,32 @@ impl RawChannel {
 
     /// Takes a notification; `None` if there is none. The caller acks it.
     pub(crate) fn take_notification(&self) -> Result<Option<NonNull<ibv_cq>>, Errno> {
-        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the channel is open and the results have places.
-        let is_taken =
-            errno::of_read(|| unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), &raw mut cq, &raw mut context) })?;
+        self.set_blocking(false)?;
+        let mut cq = ptr::null_mut();
+        let is_taken = errno::of_read(|| self.read(&mut cq))?;
         if is_taken { NonNull::new(cq).map(Some).ok_or(Errno::EIO) } else { Ok(None) }
+    }
+
+    /// Waits for a notification. The caller acks it, and is the only one who takes any.
+    pub(crate) fn await_notification(&self) -> Result<(), Errno> {
+        self.set_blocking(true)?;
+        errno::of_call(|| self.read(&mut ptr::null_mut()))
+    }
+
+    /// `ibv_get_cq_event`.
+    fn read(&self, cq: &mut *mut ibv_cq) -> c_int {
+        let mut context = ptr::null_mut();
+        // SAFETY: the channel is open and the results have places.
+        unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), cq, &raw mut context) }
+    }
+
+    /// Changes the descriptor, if it is not as it should be.
+    fn set_blocking(&self, blocks: bool) -> Result<(), Errno> {
+        if self.is_blocking.load(Ordering::Relaxed) != blocks {
+            set_nonblocking(self.raw_fd(), !blocks)?;
+            self.is_blocking.store(blocks, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     pub(crate) fn raw_fd(&self) -> c_int {

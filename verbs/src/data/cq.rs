@@ -1,6 +1,7 @@
 //! Completion queues.
 
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::{fmt, mem};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub struct Cq {
     inner: Arc<CqInner>,
     slot_cache: SlotCache,
     pending_notifications: PendingNotifications,
+    /// Whether [`wait`](CompletionQueue::wait) has armed it, and no notification was taken since. Only a wait sets it.
+    is_awaited: AtomicBool,
 }
 
 /// Destroyed after the handle and all QPs of it.
@@ -105,7 +108,8 @@ impl Cq {
             window_qps: WindowQps::default(),
             channel,
         });
-        Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
+        let (slot_cache, pending_notifications) = (SlotCache::default(), PendingNotifications::default());
+        Ok(Cq { inner, slot_cache, pending_notifications, is_awaited: AtomicBool::new(false) })
     }
 
     pub(crate) fn inner(&self) -> &Arc<CqInner> {
@@ -120,6 +124,13 @@ impl Cq {
         self.pending_notifications.armed();
         Ok(())
     }
+
+    /// Acks notifications of its own channel that were just taken.
+    fn taken(&self, taken: u32) {
+        self.is_awaited.store(false, Ordering::Relaxed);
+        // SAFETY: the CQ is alive and the only one on its channel, and these notifications were not acked before.
+        unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
+    }
 }
 
 impl CompletionQueue for Cq {
@@ -133,6 +144,30 @@ impl CompletionQueue for Cq {
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         Poller::poll(self, completions)
+    }
+
+    fn wait(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        if self.inner.shares_channel {
+            return Err(Errno::EINVAL);
+        }
+        loop {
+            let polled = Poller::poll(self, completions)?;
+            if polled > 0 {
+                return Ok(polled);
+            }
+            if !*self.is_awaited.get_mut() {
+                self.arm()?;
+                *self.is_awaited.get_mut() = true;
+                // Earlier completions cause no notification: poll once more.
+                continue;
+            }
+            if completions.is_empty() || self.is_idle() {
+                return Ok(0);
+            }
+            self.inner.channel.await_notification()?;
+            self.pending_notifications.awaits_more();
+            self.taken(1);
+        }
     }
 
     fn num(&self) -> u32 {
@@ -183,9 +218,7 @@ impl CompletionQueue for Cq {
         let take = || self.inner.channel.take_notification().map(|cq| cq.is_some());
         let (taken, result) = self.pending_notifications.take(take);
         if taken > 0 {
-            // SAFETY: the CQ is alive and the only one on its channel, and `taken` notifications of it were taken and
-            // not acked before.
-            unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
+            self.taken(taken);
         }
         result.map(|()| taken)
     }

@@ -43,7 +43,7 @@ impl PendingNotifications {
     }
 
     /// Records that one was taken. Returns whether another one may be pending.
-    fn awaits_more(&self) -> bool {
+    pub(super) fn awaits_more(&self) -> bool {
         let less = |pending_notifications: u32| pending_notifications.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before > 1)
     }

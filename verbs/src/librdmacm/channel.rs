@@ -29,7 +29,7 @@ impl Channel {
         // SAFETY: takes no arguments.
         let raw = errno::of_new(|| unsafe { ffi::rdma_create_event_channel() })?;
         let channel = Channel { raw, process, ids: 0 };
-        set_nonblocking(channel.raw_fd())?;
+        set_nonblocking(channel.raw_fd(), true)?;
         Ok(channel)
     }
 
@@ -66,15 +66,16 @@ impl Drop for Channel {
     }
 }
 
-/// Adds `O_NONBLOCK` to an open descriptor.
-pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
+/// Adds `O_NONBLOCK` to an open descriptor, or removes it.
+pub(crate) fn set_nonblocking(fd: c_int, is_set: bool) -> Result<(), Errno> {
     // SAFETY: fcntl with these two commands accesses no memory of this program, for any descriptor.
     let flags = unsafe { ffi::fcntl(fd, ffi::F_GETFL) };
     if flags < 0 {
         return Err(errno::last());
     }
+    let flags = if is_set { flags | ffi::O_NONBLOCK } else { flags & !ffi::O_NONBLOCK };
     // SAFETY: as for the first command.
-    if unsafe { ffi::fcntl(fd, ffi::F_SETFL, flags | ffi::O_NONBLOCK) } < 0 {
+    if unsafe { ffi::fcntl(fd, ffi::F_SETFL, flags) } < 0 {
         return Err(errno::last());
     }
     Ok(())

@@ -23,8 +23,8 @@ pub(crate) const TITLE: &str = "An echo: messages, another crate, TCP";
 
 /// How it was measured, and what may be compared with what.
 pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: client and server on one wire of the VM, soft-RoCE on both ends of a pair of veth, TCP over the same pair. \
-    The clock of the VM counts instructions, 1000 for a microsecond: of both programs and of the kernel, on one CPU, nearly the same in each run. A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` blocks \
-    in a read of one CQ and sees no end of the connection; poll(2) waits for the CQ and for events, and so does epoll_wait(2) in the \
+    The clock of the VM counts instructions, 1000 for a microsecond: of both programs and of the kernel, on one CPU, nearly the same in each run. A figure is the time of 1600 messages less that of 100, for each of the 1500; all programs run in turns. `ibv_rc_pingpong -e` and \
+    `CompletionQueue::wait` block in a read of one CQ and see no end of the connection; poll(2) waits for the CQ and for events, and so does epoll_wait(2) in the \
     server of the C program. `Messages` copies each message in and \
     out, counts credits and notices a peer that is gone; one send in 16 is signaled; rdma-io's stream, which holds eight receives, has no flow control of its own.";
 
@@ -60,7 +60,7 @@ const LOADS: [Load; 2] = [
     Load { size: 4096, window: 8, what: "a message of 4096 bytes there and back, eight under way" },
 ];
 
-fn programs(programs: &Programs, peers: &Path) -> [Program; 8] {
+fn programs(programs: &Programs, peers: &Path) -> [Program; 9] {
     let ours = |name, arguments, listens_on_tcp, has_window| {
         let form = Form::Ours(programs.ours.clone());
         Program { name, form, arguments, listens_on_tcp, has_window }
@@ -69,6 +69,7 @@ fn programs(programs: &Programs, peers: &Path) -> [Program; 8] {
     let rdma_io = Form::Ours(peers.join("peer-rdma-io-echo"));
     [
         of_c("ibv_rc_pingpong -e", Form::Pingpong, true),
+        ours("cmid's data path, blocking", "pingpong --blocking", false, false),
         of_c("C, poll(2)", Form::C(programs.c.clone()), false),
         ours("cmid's data path, poll(2)", "pingpong", false, false),
         ours("Messages on io-epoll, poll(2)", "echo --on epoll", false, true),
@@ -171,10 +172,10 @@ mod tests {
         };
         assert_eq!(said(0, true), "ibv_rc_pingpong -d rxe2 -g 1 -p 7 -n 5 -s 64 -e");
         assert_eq!(said(0, false), "ibv_rc_pingpong -d rxe1 -g 1 -p 7 -n 5 -s 64 -e 10.98.0.2");
-        assert_eq!(said(1, true), "env VERSUS_PARTS=1 c 10.98.0.2 7 serve:1");
-        assert_eq!(said(1, false), "env VERSUS_PARTS=1 c 10.98.0.2 7 messages:5");
-        assert_eq!(said(2, false), "versus pingpong 10.98.0.2:7 -n 5 -z 64");
-        assert_eq!(said(5, true), "versus echo --on tokio 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
-        assert_eq!(said(6, true), "peers/peer-rdma-io-echo 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
+        assert_eq!(said(2, true), "env VERSUS_PARTS=1 c 10.98.0.2 7 serve:1");
+        assert_eq!(said(2, false), "env VERSUS_PARTS=1 c 10.98.0.2 7 messages:5");
+        assert_eq!(said(1, false), "versus pingpong --blocking 10.98.0.2:7 -n 5 -z 64");
+        assert_eq!(said(6, true), "versus echo --on tokio 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
+        assert_eq!(said(7, true), "peers/peer-rdma-io-echo 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
     }
 }

@@ -183,6 +183,10 @@ impl CompletionQueue for QuietCq {
         simulator(|| self.0.poll(completions))
     }
 
+    fn wait(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        self.0.wait(completions)
+    }
+
     fn num(&self) -> u32 {
         self.0.num()
     }

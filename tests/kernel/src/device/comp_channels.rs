@@ -5,13 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    Attaching, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr,
-    WcOpcode,
+    Attaching, Completion, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair,
+    SendWr, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Call, CmEvent, Errno};
 
-use crate::data::{polled, success};
+use libc::c_int;
+
+use crate::data::{polled, register, success};
 use crate::env::{CAPS, CLIENT, Pair, Side, readable};
 
 /// A CQ is dropped while another thread takes the notifications of its channel: the drop waits at most for an ack.
@@ -63,6 +65,47 @@ pub(crate) fn threads() {
     assert_eq!(s.cq.poll_one(), Ok(None));
 }
 
+/// A wait in a read of the channel ends with a completion, a signal and a flush, and does not begin if nothing is in flight.
+pub(crate) fn waits() {
+    let Pair { client: _client, mut server, mut s, mut c, .. } = Pair::connected();
+    let (from, to) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
+    let mut some = [Completion::default(); 4];
+    assert_eq!(s.cq.wait(&mut some), Ok(0), "nothing is in flight");
+    for wr_id in 1..=3 {
+        s.qp.post_recv(wr_id, to.sge(0..8)).expect("post_recv");
+    }
+    assert_eq!(s.cq.wait(&mut []), Ok(0), "no room");
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: the handler does nothing, and all zeros are an action without flags: a signal interrupts a read.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()), 0);
+        libc::alarm(1);
+    }
+    assert_eq!(s.cq.wait(&mut some), Err(Errno::EINTR));
+    let mut send = |wr_id| c.qp.post_send(SendWr::send(wr_id, from.sge(0..8))).expect("post_send");
+    // One of an arm that no wait has made, and whose notification is taken: the next wait arms again.
+    send(1);
+    success(polled(&mut s.cq), 1, WcOpcode::RECV);
+    assert!(readable(s.cq.fd(), Instant::now() + Duration::from_secs(10)));
+    assert_eq!([(); 2].map(|()| s.cq.take_notifications()), [Ok(1), Ok(0)], "the second one does not wait");
+    let mut wait_during = |act: &mut (dyn FnMut() + Send)| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                act();
+            });
+            assert_eq!(s.cq.wait(&mut some), Ok(1));
+        });
+        some[0]
+    };
+    success(wait_during(&mut || send(2)), 2, WcOpcode::RECV);
+    let flushed = wait_during(&mut || server.ok(&Call::Disconnect { id: s.id }));
+    assert_eq!((flushed.wr_id, flushed.status), (3, WcStatus::WR_FLUSH_ERR));
+    assert_eq!(s.cq.wait(&mut some), Ok(0), "nothing is in flight any more");
+}
+
 /// The device of the channel is that of the CQ, and the channel stays as long as a CQ needs it.
 pub(crate) fn lifetimes() {
     let mut side = Side::new();
@@ -71,6 +114,10 @@ pub(crate) fn lifetimes() {
     let channel = side.device.create_comp_channel(&nic).expect("create_comp_channel");
     let cq = side.device.create_cq_with_channel(&nic, &channel, 4, 0).expect("create_cq");
     let vectors = side.device.comp_vectors(&nic);
+    assert_eq!(
+        side.device.create_cq_with_channel(&nic, &channel, 4, 0).expect("create_cq").wait(&mut []),
+        Err(Errno::EINVAL)
+    );
     let none = side.device.create_cq_with_channel(&nic, &channel, 4, vectors).map(drop).map_err(Errno::from);
     assert_eq!((none, cq.take_notifications()), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
     assert_eq!(cq.moderate(2, 10), Err(Errno::EOPNOTSUPP), "soft-RoCE");

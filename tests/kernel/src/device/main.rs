@@ -43,7 +43,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 77] = [
+const CHECKS: [(&str, fn()); 78] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -111,6 +111,7 @@ const CHECKS: [(&str, fn()); 77] = [
     ("an SRQ goes with its last QP", srq::lifetimes),
     ("a QP of an SRQ fails", srq::errors),
     ("a CQ goes while another thread reads its completion channel", comp_channels::threads),
+    ("a wait in a read of a completion channel", comp_channels::waits),
     ("CQs keep a shared completion channel", comp_channels::lifetimes),
     ("a receive that is posted to a QP in its error state", late_receives::not_flushed),
     ("what a late receive costs", late_receives::cost),
