@@ -82,6 +82,12 @@ const CONFORMANCE_ON_SIW: &[&str] =
     &["@conformance --device verbs --report %conformance-reports/{environment}-fast.json \
      --recorded {root}/tests/conformance/results/{environment}.json"];
 
+/// The same on tokio, with a record of its own.
+const CONFORMANCE_ON_TOKIO: &[&str] = &[
+    "@conformance --device verbs --driver tokio {rereg-shim} --report %conformance-reports/{environment}-tokio-fast.json \
+     --recorded {root}/tests/conformance/results/{environment}-tokio.json",
+];
+
 /// The fault scenarios of both speeds, with every driver.
 const FAULTS: &[&str] = &[
     "@faults run --speed fast --report %faults-reports/{environment}-fast.json",
@@ -213,7 +219,7 @@ const SLOW: &[Step] = &[
     step("conformance of the kernel backend on soft-RoCE", 300, vm(V6_1, Own, 900, conformance!("fast"))),
     step("cmid-verbs by itself, on the kernel backend", 40, vm(V6_12, Own, 300, &["@kernel-device"])),
     step("cmid-verbs by itself, with ibv_post_send", 40, vm(V6_12, Own, 300, &["@kernel-device classic"])),
-    step("conformance on tokio", 250, vm(V6_12, Own, 900, &["@conformance --device verbs --speed fast --driver tokio {rereg-shim}"])),
+    step("conformance on tokio", 250, vm(V6_12, Own, 900, CONFORMANCE_ON_TOKIO)),
     step("conformance with ibv_post_send", 250, vm(V6_12, Own, 900, conformance!("CMID_POST_CALLS=classic @conformance", "fast", ""))),
     step("conformance with the bindings of rdma-sys", 400, after(checks::conformance_with_rdma_sys,
         Vm::new(V6_12, Librdmacm, 900, conformance!("@x86_64-unknown-linux-gnu/release/conformance", "fast", " --driver epoll")))),

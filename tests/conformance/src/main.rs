@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             set.add("mio", VerbsEnv::<OnMio<_>>::with(rereg));
             set.add("epoll", VerbsEnv::<OnEpoll<_>>::with(rereg));
             set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
-            // It has a step of its own, whose outcomes are not recorded.
+            // It has a step and a record of its own.
             if args.driver == Some(cmid_conformance::DriverName::Tokio) {
                 set.add("tokio", VerbsEnv::<OnTokio<_>>::with(rereg));
             }
