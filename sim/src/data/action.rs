@@ -7,7 +7,7 @@ use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Datagram, Extra, Operation, Packet, Transfer};
-use crate::data::space::KeyedRange;
+use crate::data::space::{KeyedRange, Pins, Ranges};
 use crate::data::window::Bind;
 use crate::index::QpNo;
 
@@ -15,11 +15,11 @@ use crate::index::QpNo;
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
     /// The sources; their bytes are copied when the device begins with the work request.
-    From(Vec<KeyedRange>),
+    From(Ranges),
     /// Bytes that the post has copied itself, without a key check.
     Inline(Vec<u8>),
     /// The targets of a read or an atomic operation.
-    Into(Vec<KeyedRange>),
+    Into(Ranges),
     /// The range of a bind.
     Bound(KeyedRange),
     /// No memory.
@@ -81,7 +81,7 @@ impl Action {
         from: QpNo,
         to: Option<QpNo>,
         sequence: u64,
-        sources: Vec<KeyedRange>,
+        sources: Ranges,
         bytes: Vec<u8>,
     ) -> Option<Transfer> {
         let operation = match self {
@@ -101,11 +101,11 @@ impl Action {
 
 impl Local {
     /// Returns the keys that it pins; none if the device does not access memory.
-    pub(crate) fn pins(&self) -> Vec<u32> {
+    pub(crate) fn pins(&self) -> Pins {
         match self {
             Local::From(ranges) | Local::Into(ranges) => ranges.iter().map(|range| range.key).collect(),
-            Local::Bound(range) => vec![range.key],
-            Local::Inline(_) | Local::Nothing => Vec::new(),
+            Local::Bound(range) => Pins::from_slice(&[range.key]),
+            Local::Inline(_) | Local::Nothing => Pins::new(),
         }
     }
 }

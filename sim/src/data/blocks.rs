@@ -15,6 +15,7 @@ use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::data::space::Stretch;
+use crate::data::work::Batch;
 use crate::fabric::shared::{Parked, Shared};
 use crate::index::{PdNo, QpNo, SrqNo};
 
@@ -139,7 +140,7 @@ pub(super) fn sge(part: &Part<Piece>, pd: Option<PdNo>) -> Option<Sge<'_, Mr>> {
 }
 
 /// Returns the ranges of parts that were checked.
-pub(super) fn sges(parts: &[Part<Piece>], pd: Option<PdNo>) -> Vec<Sge<'_, Mr>> {
+pub(super) fn sges(parts: &[Part<Piece>], pd: Option<PdNo>) -> Batch<Sge<'_, Mr>> {
     parts.iter().filter_map(|part| sge(part, pd)).collect()
 }
 

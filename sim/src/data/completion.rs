@@ -8,7 +8,7 @@ use cmid_proto::datapath::{CqRoom, Overrun};
 
 use crate::data::notices::Notices;
 use crate::data::receive::SrqEntry;
-use crate::data::space::Scatter;
+use crate::data::space::{Pins, Scatter};
 use crate::index::{CqNo, PdNo, QpNo, SrqNo};
 
 /// A completion that has not been polled.
@@ -25,7 +25,7 @@ pub(crate) struct Ready {
     /// The domain of the QP and of the regions.
     pub(crate) pd: PdNo,
     /// The local keys of the regions that it pins until it is polled.
-    pub(crate) pins: Vec<u32>,
+    pub(crate) pins: Pins,
     pub(crate) solicited: bool,
     /// The bytes that the poll copies to memory ([`Config::copy_at_poll`](crate::Config::copy_at_poll)).
     pub(crate) scatter: Vec<Scatter>,
@@ -193,7 +193,7 @@ mod tests {
 
     fn ready(num: u32, wr_id: u64) -> Ready {
         let completion = Completion { wr_id, ..Completion::default() };
-        let (sequence, srq_entry, pd, pins) = (Some(wr_id), None, PdNo(1), vec![num]);
+        let (sequence, srq_entry, pd, pins) = (Some(wr_id), None, PdNo(1), Pins::from_slice(&[num]));
         Ready {
             qp: qp(num),
             completion,

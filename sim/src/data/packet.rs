@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
-use crate::data::space::KeyedRange;
+use crate::data::space::{KeyedRange, Ranges};
 use crate::index::QpNo;
 
 /// An item in flight on the data path.
@@ -55,7 +55,7 @@ pub(crate) struct Packet {
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
     /// Where its bytes are, so that a retry reads them again; empty if the device has a copy of its own.
-    pub(crate) sources: Vec<KeyedRange>,
+    pub(crate) sources: Ranges,
     /// How often the peer has answered that no receive is posted for it.
     pub(crate) rnr_naks: u8,
     /// Whether the sender waits before it repeats it.

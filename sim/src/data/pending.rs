@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cmid_proto::datapath::WcOpcode;
 
 use crate::data::action::{Action, Local};
-use crate::data::space::KeyedRange;
+use crate::data::space::{Pins, Ranges};
 
 /// A posted request that has not completed.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(crate) struct Pending {
     /// Whether it waits for the reads and atomic operations before it.
     pub(crate) is_fenced: bool,
     /// The local keys of the regions that it pins.
-    pub(crate) pins: Vec<u32>,
+    pub(crate) pins: Pins,
     /// The targets of a read or an atomic operation.
-    pub(crate) targets: Vec<KeyedRange>,
+    pub(crate) targets: Ranges,
     /// What the device does for it, until it begins.
     pub(crate) todo: Option<(Local, Action)>,
     /// Whether its post was refused: its completion is not for the program.
@@ -69,7 +69,7 @@ pub(crate) fn take(sends: &mut VecDeque<Pending>, sequence: u64) -> Option<Pendi
 #[derive(Debug)]
 pub(crate) struct Filed {
     pub(crate) sequence: u64,
-    pub(crate) pins: Vec<u32>,
+    pub(crate) pins: Pins,
     pub(crate) signaled: bool,
     pub(crate) is_fenced: bool,
     pub(crate) is_read: bool,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     fn filed(sequence: u64, opcode: WcOpcode, signaled: bool) -> Filed {
-        let pins = vec![u32::try_from(sequence).unwrap()];
+        let pins = Pins::from_slice(&[u32::try_from(sequence).unwrap()]);
         Filed { sequence, pins, signaled, is_fenced: false, is_read: is_read(opcode) }
     }
 

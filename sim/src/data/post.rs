@@ -17,8 +17,8 @@ use crate::data::packet::Extra;
 use crate::data::pending::is_read;
 use crate::data::qp::Qp;
 use crate::data::receive::Receive;
-use crate::data::space::KeyedRange;
-use crate::data::work::{Peer, Stopped, Work};
+use crate::data::space::{KeyedRange, Ranges};
+use crate::data::work::{Batch, Peer, Stopped, Work};
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::PdNo;
@@ -82,7 +82,7 @@ impl QueuePair for Qp {
     {
         let batch =
             requests.into_iter().map(|SendWr { wr_id, op, sges, flags }| self.work(wr_id, op, sges.as_ref(), flags));
-        let batch = batch.collect::<Result<Vec<Work>, PostReason>>();
+        let batch = batch.collect::<Result<Batch<Work>, PostReason>>();
         let posted = batch.map_err(Stopped::from).and_then(|batch| {
             self.fabric.with(|world| {
                 let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
@@ -98,7 +98,8 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let receive = self.receive(wr_id, sges.as_ref()).map_err(Stopped::from);
-        let posted = receive.and_then(|receive| self.fabric.with(|world| world.post_receives(self.no, vec![receive])));
+        let posted =
+            receive.and_then(|receive| self.fabric.with(|world| world.post_receives(self.no, Batch::from([receive]))));
         posted.map(drop).map_err(|stopped| self.stopped(PostCall::Recv, stopped).error)
     }
 
@@ -108,7 +109,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
-        let batch = batch.collect::<Result<Vec<Receive>, PostReason>>();
+        let batch = batch.collect::<Result<Batch<Receive>, PostReason>>();
         let posted = batch.map_err(Stopped::from).and_then(|batch| {
             self.fabric.with(|world| {
                 let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
@@ -141,7 +142,7 @@ impl QueuePair for Qp {
 
     fn post_send_blocks<L: Into<Parts<Piece>>>(&mut self, request: SendWr<'_, L, Ah>) -> Result<(), Unposted<Piece>> {
         let SendWr { wr_id, op, sges, flags } = request;
-        let mut one = vec![SendWr { wr_id, op, sges: sges.into(), flags }];
+        let mut one = Batch::from([SendWr { wr_id, op, sges: sges.into(), flags }]);
         let posted = self.send_all_blocks(&mut one);
         let blocks = one.pop().map(|request| request.sges);
         posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
@@ -154,13 +155,13 @@ impl QueuePair for Qp {
         Ah: 'a,
     {
         let owned = |SendWr { wr_id, op, sges, flags }| SendWr { wr_id, op, sges: L::into(sges), flags };
-        let mut requests: Vec<_> = requests.into_iter().map(owned).collect();
+        let mut requests: Batch<_> = requests.into_iter().map(owned).collect();
         let posted = self.send_all_blocks(&mut requests);
         posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|wr| wr.sges).collect(), error))
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
-        let mut one = vec![(wr_id, blocks.into())];
+        let mut one = Batch::from([(wr_id, blocks.into())]);
         let posted = self.recv_all_blocks(&mut one);
         let blocks = one.pop().map(|(_, parts)| parts);
         posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
@@ -171,7 +172,7 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: Into<Parts<Piece>>,
     {
-        let mut requests: Vec<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
+        let mut requests: Batch<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
         let posted = self.recv_all_blocks(&mut requests);
         posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|(_, parts)| parts).collect(), error))
     }
@@ -199,8 +200,8 @@ impl QueuePair for Qp {
 }
 
 impl Qp {
-    /// Takes the requests that are posted, or that the device may execute, out of the vector.
-    fn send_all_blocks(&mut self, requests: &mut Vec<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
+    /// Takes the requests that are posted, or that the device may execute, out of the batch.
+    fn send_all_blocks(&mut self, requests: &mut Batch<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
         let [lent, _] = &mut self.blocks;
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
@@ -223,8 +224,8 @@ impl Qp {
         posted
     }
 
-    /// Takes the requests that are posted, or that the device may execute, out of the vector.
-    fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+    /// Takes the requests that are posted, or that the device may execute, out of the batch.
+    fn recv_all_blocks(&mut self, requests: &mut Batch<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let [_, lent] = &mut self.blocks;
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
@@ -243,7 +244,7 @@ impl Qp {
 }
 
 /// Returns a batch, if it is not empty and the queue, which holds `max` requests, has room for all of it.
-pub(super) fn fitting<T>(room: u32, max: u32, batch: Vec<T>) -> Result<Vec<T>, PostReason> {
+pub(super) fn fitting<T>(room: u32, max: u32, batch: Batch<T>) -> Result<Batch<T>, PostReason> {
     match batch.len() {
         0 => Err(PostReason::EmptyBatch),
         count if count > room as usize => Err(PostReason::QueueFull { max }),
@@ -368,14 +369,8 @@ pub(super) fn receive(
 }
 
 /// Returns the non-empty ranges of a work request.
-fn ranges(
-    fabric: &Fabric,
-    pd: PdNo,
-    sges: &[Sge<'_, Mr>],
-    needs: Access,
-    max: u32,
-) -> Result<Vec<KeyedRange>, PostReason> {
-    let mut ranges = Vec::with_capacity(sges.len());
+fn ranges(fabric: &Fabric, pd: PdNo, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Ranges, PostReason> {
+    let mut ranges = Ranges::with_capacity(sges.len());
     for sge in sges {
         ranges.push(sge.mr.keyed_range(fabric, pd, sge, needs)?);
     }

@@ -14,7 +14,7 @@ use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
 use crate::data::pending::{Filed, Order, Pending, is_read, retire};
 use crate::data::receive::{Receive, SrqEntry};
-use crate::data::space::Scatter;
+use crate::data::space::{Pins, Scatter};
 use crate::data::srqs::Srqs;
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
@@ -27,7 +27,7 @@ pub(crate) struct Received {
     pub(crate) srq_entry: Option<SrqEntry>,
     pub(crate) is_withdrawn: bool,
     /// The keys of the regions that it pinned.
-    pub(crate) pinned: Vec<u32>,
+    pub(crate) pinned: Pins,
     /// Whether it notifies a CQ that is armed for solicited completions.
     pub(crate) solicited: bool,
     /// The bytes that the poll copies to memory.

@@ -1,6 +1,6 @@
 //! Posted receives.
 
-use crate::data::space::KeyedRange;
+use crate::data::space::Ranges;
 use crate::index::SrqNo;
 
 /// The position of a receive in a shared receive queue.
@@ -14,7 +14,7 @@ pub(crate) struct SrqEntry {
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) ranges: Vec<KeyedRange>,
+    pub(crate) ranges: Ranges,
     /// The entry in a shared receive queue, if it is of one.
     pub(crate) srq_entry: Option<SrqEntry>,
     /// Whether its post was refused: its completion is not for the program.

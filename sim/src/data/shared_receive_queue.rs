@@ -13,7 +13,7 @@ use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::data::post::{self, fitting};
 use crate::data::receive::Receive;
-use crate::data::work::Stopped;
+use crate::data::work::{Batch, Stopped};
 use crate::fabric::Fabric;
 use crate::index::{DeviceNo, PdNo, SrqNo};
 
@@ -85,7 +85,7 @@ impl SharedReceiveQueue for Srq {
         let posted = self
             .receive(wr_id, sges.as_ref())
             .map_err(Stopped::from)
-            .and_then(|receive| self.fabric.with(|world| world.post_srq_receives(self.no, vec![receive])));
+            .and_then(|receive| self.fabric.with(|world| world.post_srq_receives(self.no, Batch::from([receive]))));
         posted.map(drop).map_err(|stopped| self.stopped(stopped).error)
     }
 
@@ -95,7 +95,7 @@ impl SharedReceiveQueue for Srq {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
-        let batch = batch.collect::<Result<Vec<Receive>, PostReason>>();
+        let batch = batch.collect::<Result<Batch<Receive>, PostReason>>();
         let posted = batch.map_err(Stopped::from).and_then(|batch| {
             self.fabric.with(|world| {
                 let srq = world.queues.srqs.get(self.no).map_err(|_| PostReason::Gone)?;
@@ -107,7 +107,7 @@ impl SharedReceiveQueue for Srq {
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
-        let mut one = vec![(wr_id, blocks.into())];
+        let mut one = Batch::from([(wr_id, blocks.into())]);
         let posted = self.recv_all_blocks(&mut one);
         let blocks = one.pop().map(|(_, parts)| parts);
         posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
@@ -118,7 +118,7 @@ impl SharedReceiveQueue for Srq {
         I: IntoIterator<Item = (u64, L)>,
         L: Into<Parts<Piece>>,
     {
-        let mut requests: Vec<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
+        let mut requests: Batch<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
         let posted = self.recv_all_blocks(&mut requests);
         posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|(_, parts)| parts).collect(), error))
     }
@@ -131,8 +131,8 @@ impl SharedReceiveQueue for Srq {
 }
 
 impl Srq {
-    /// Takes the requests that are posted, or that the device may execute, out of the vector.
-    fn recv_all_blocks(&mut self, requests: &mut Vec<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
+    /// Takes the requests that are posted, or that the device may execute, out of the batch.
+    fn recv_all_blocks(&mut self, requests: &mut Batch<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
         let (fabric, no) = (&self.fabric, self.no);
         let is_over = |number| fabric.with(|world| world.queues.is_srq_receive_over(no, number));
         let checked = self.blocks.check_room(requests.len(), is_over);

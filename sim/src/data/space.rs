@@ -1,9 +1,9 @@
 //! The memory of the programs: the buffers in the fabric, by address.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cmid_proto::memory::Buffer;
+use smallvec::SmallVec;
 
 use crate::data::buffer::SharedBuffer;
 
@@ -18,6 +18,12 @@ pub(crate) struct KeyedRange {
     pub(crate) key: u32,
     pub(crate) len: usize,
 }
+
+/// The ranges of a work request.
+pub(crate) type Ranges = SmallVec<[KeyedRange; 1]>;
+
+/// The local keys of the regions that a work request pins.
+pub(crate) type Pins = SmallVec<[u32; 2]>;
 
 /// A stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +94,9 @@ impl Buffer for Lent {
 /// All buffers in the fabric.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    mapped: BTreeMap<u64, Vec<u8>>,
+    /// By address, which grows. What was unmapped has no bytes, until there are as many of those as of the others.
+    mapped: Vec<(u64, Option<Vec<u8>>)>,
+    unmapped: usize,
     used: u64,
 }
 
@@ -98,19 +106,31 @@ impl Space {
         let stretch = Stretch { addr: BASE + self.used, len: bytes.len() };
         // Leaves a gap of at least a page, so that an access beyond the end cannot reach another buffer.
         self.used += (bytes.len() as u64).next_multiple_of(PAGE) + PAGE;
-        self.mapped.insert(stretch.addr, bytes);
+        self.mapped.push((stretch.addr, Some(bytes)));
         stretch
     }
 
     /// Unmaps bytes and returns them.
     pub(crate) fn unmap(&mut self, stretch: Stretch) -> Vec<u8> {
-        self.mapped.remove(&stretch.addr).unwrap_or_default()
+        let at = self.mapped.binary_search_by_key(&stretch.addr, |&(addr, _)| addr).ok();
+        let Some(bytes) = at.and_then(|at| self.mapped.get_mut(at)?.1.take()) else { return Vec::new() };
+        self.unmapped += 1;
+        if self.unmapped > self.mapped.len() / 2 {
+            self.mapped.retain(|(_, bytes)| bytes.is_some());
+            self.unmapped = 0;
+        }
+        bytes
+    }
+
+    /// Where the buffer is that begins at an address or before it.
+    fn at(&self, addr: u64) -> Option<usize> {
+        self.mapped.partition_point(|&(base, _)| base <= addr).checked_sub(1)
     }
 
     pub(crate) fn bytes(&self, stretch: Stretch) -> Option<&[u8]> {
-        let (base, bytes) = self.mapped.range(..=stretch.addr).next_back()?;
+        let (base, bytes) = self.mapped.get(self.at(stretch.addr)?)?;
         let start = usize::try_from(stretch.addr - base).ok()?;
-        bytes.get(start..start.checked_add(stretch.len)?)
+        bytes.as_ref()?.get(start..start.checked_add(stretch.len)?)
     }
 
     /// Returns a copy of the bytes of several ranges.
@@ -119,9 +139,10 @@ impl Space {
     }
 
     pub(crate) fn bytes_mut(&mut self, stretch: Stretch) -> Option<&mut [u8]> {
-        let (base, bytes) = self.mapped.range_mut(..=stretch.addr).next_back()?;
-        let start = usize::try_from(stretch.addr - base).ok()?;
-        bytes.get_mut(start..start.checked_add(stretch.len)?)
+        let at = self.at(stretch.addr)?;
+        let (base, bytes) = self.mapped.get_mut(at)?;
+        let start = usize::try_from(stretch.addr - *base).ok()?;
+        bytes.as_mut()?.get_mut(start..start.checked_add(stretch.len)?)
     }
 }
 

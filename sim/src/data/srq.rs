@@ -8,7 +8,7 @@ use cmid_proto::datapath::{AsyncEventKind, AsyncSource, CreateReason, PostReason
 use crate::data::fault::Resource;
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
-use crate::data::work::Stopped;
+use crate::data::work::{Batch, Stopped};
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
 
@@ -41,7 +41,7 @@ impl World {
 
     /// `ibv_post_srq_recv` for one or several receives. If the kernel refuses the doorbell, they are in the queue, and the
     /// device takes them after the next doorbell.
-    pub(crate) fn post_srq_receives(&mut self, no: SrqNo, batch: Vec<Receive>) -> Result<usize, Stopped> {
+    pub(crate) fn post_srq_receives(&mut self, no: SrqNo, batch: Batch<Receive>) -> Result<usize, Stopped> {
         let gone = |_| PostReason::Gone;
         let (srq, count) = (self.queues.srqs.get_mut(no).map_err(gone)?, batch.len());
         for (posted, receive) in batch.into_iter().enumerate() {

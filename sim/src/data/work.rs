@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::Service;
 use cmid_proto::datapath::{Caps, PostReason, To, WcOpcode, WcStatus};
+use smallvec::SmallVec;
 
 use crate::data::action::{Action, Command, Local};
 use crate::data::ah::Ah;
@@ -12,7 +13,7 @@ use crate::data::pair_state::PairState;
 use crate::data::pending::{Order, Pending, is_read, take, take_next};
 use crate::data::queues::Sent;
 use crate::data::receive::Receive;
-use crate::data::space::KeyedRange;
+use crate::data::space::{KeyedRange, Ranges};
 use crate::fabric::config::Flavour;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, QpNo};
@@ -20,6 +21,9 @@ use crate::kernel::due::Due;
 
 /// The destination of a datagram.
 pub(crate) type Peer<'a> = To<'a, Ah>;
+
+/// What is posted at once; usually one.
+pub(crate) type Batch<T> = SmallVec<[T; 1]>;
 
 /// A work request of a send queue.
 #[derive(Clone, Debug)]
@@ -56,7 +60,7 @@ impl World {
     }
 
     /// The same for several, with one doorbell. If the kernel refuses it, all of them are in the queue.
-    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Vec<Work>) -> Result<usize, Stopped> {
+    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Batch<Work>) -> Result<usize, Stopped> {
         let count = batch.len();
         for (posted, work) in batch.into_iter().enumerate() {
             self.enqueue(qp, work).map_err(|reason| Stopped { posted, reason })?;
@@ -96,7 +100,7 @@ impl World {
             Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => local,
         };
         let pins = local.pins();
-        let targets = if let Local::Into(ranges) = &local { ranges.clone() } else { Vec::new() };
+        let targets = if let Local::Into(ranges) = &local { ranges.clone() } else { Ranges::new() };
         let todo = Some((local, action));
         pair.file(Pending {
             sequence: 0,
@@ -171,7 +175,7 @@ impl World {
         // TCP has its own copy.
         let sources = match local {
             Local::From(ranges) if !is_done_by_transport => ranges,
-            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => Vec::new(),
+            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => Ranges::new(),
         };
         if let Some(transfer) = action.transfer(qp, peer, sequence, sources, bytes) {
             self.launch(transfer);
@@ -233,7 +237,7 @@ impl World {
 
     /// `ibv_post_recv` for one or several receives of a QP. If the kernel refuses the doorbell, they are in the queue, and
     /// the device takes them after the next doorbell.
-    pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Vec<Receive>) -> Result<usize, Stopped> {
+    pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Batch<Receive>) -> Result<usize, Stopped> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
         let count = batch.len();
         for (posted, receive) in batch.into_iter().enumerate() {

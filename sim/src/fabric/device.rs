@@ -87,6 +87,13 @@ impl SimDevice {
         &self.host
     }
 
+    /// Whether a channel of the process has an event that was not read: without one, a program without a poller need read none.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let file_has_events = |world: &World, no| world.files.get(&no).is_some_and(|file| file.has_events());
+        self.host.fabric.with(|world| self.channels.iter().any(|(_, channel)| file_has_events(world, channel.file)))
+    }
+
     pub(crate) fn id_no(&self, key: IdKey) -> Result<IdNo, Errno> {
         self.ids.get(key).copied().ok_or(Errno::ENOENT)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cmid_proto::Time;
+use smallvec::SmallVec;
 
 use crate::fabric::Fabric;
 use crate::fabric::host::Host;
@@ -279,8 +280,8 @@ impl Rules {
         from: HostNo,
         to: Option<HostNo>,
         rng: &mut Rng,
-    ) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    ) -> SmallVec<[Effect; 2]> {
+        let mut effects = SmallVec::new();
         for Active { rule, met, done, .. } in &mut self.active {
             let selects = which(rule.effect) && (rule.kinds.is_empty() || rule.kinds.contains(&kind));
             if !selects || !rule.concerns(from, to) {

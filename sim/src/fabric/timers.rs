@@ -5,8 +5,6 @@ use std::collections::BinaryHeap;
 
 use cmid_proto::Time;
 
-use crate::fabric::table::Table;
-
 /// The distance of the sequence numbers of [`Timers::arm`]: room for the timers of [`Timers::arm_before`].
 const SPACING: u64 = 1 << 16;
 
@@ -15,6 +13,8 @@ const SPACING: u64 = 1 << 16;
 pub(crate) struct TimerKey {
     due: Time,
     sequence: u64,
+    /// Where its payload is.
+    slot: usize,
 }
 
 impl TimerKey {
@@ -28,31 +28,36 @@ impl TimerKey {
 pub(crate) struct Timers<T> {
     /// The first one is armed; others may be cancelled.
     queue: BinaryHeap<Reverse<TimerKey>>,
-    /// The payloads of those that are armed, by sequence number.
-    payloads: Table<u64, T>,
+    /// The sequence number and the payload of each timer that is armed.
+    slots: Vec<Option<(u64, T)>>,
+    free: Vec<usize>,
     sequence: u64,
 }
 
 impl<T> Default for Timers<T> {
     fn default() -> Self {
-        Timers { queue: BinaryHeap::new(), payloads: Table::default(), sequence: SPACING }
+        Timers { queue: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), sequence: SPACING }
     }
 }
 
 impl<T> Timers<T> {
     pub(crate) fn arm(&mut self, due: Time, what: T) -> TimerKey {
-        let key = TimerKey { due, sequence: self.sequence };
         self.sequence += SPACING;
-        self.add(key, what)
+        self.add(due, self.sequence - SPACING, what)
     }
 
     /// Arms a timer that fires immediately before another one, even if the other one is cancelled.
     pub(crate) fn arm_before(&mut self, next: TimerKey, what: T) -> TimerKey {
-        self.add(TimerKey { sequence: next.sequence - 1, ..next }, what)
+        self.add(next.due, next.sequence - 1, what)
     }
 
-    fn add(&mut self, key: TimerKey, what: T) -> TimerKey {
-        self.payloads.insert(key.sequence, what);
+    fn add(&mut self, due: Time, sequence: u64, what: T) -> TimerKey {
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = Some((sequence, what)),
+            None => self.slots.push(Some((sequence, what))),
+        }
+        let key = TimerKey { due, sequence, slot };
         self.queue.push(Reverse(key));
         key
     }
@@ -74,11 +79,17 @@ impl<T> Timers<T> {
 
     /// Takes the payload of a timer, if it is armed.
     fn take(&mut self, key: TimerKey) -> Option<T> {
-        let what = self.payloads.remove(&key.sequence);
-        while self.queue.peek().is_some_and(|Reverse(first)| !self.payloads.contains_key(&first.sequence)) {
+        let is_it = |armed: &mut (u64, T)| armed.0 == key.sequence;
+        let (_, what) = self.slots.get_mut(key.slot)?.take_if(is_it)?;
+        self.free.push(key.slot);
+        while self.queue.peek().is_some_and(|Reverse(first)| !self.is_armed(first)) {
             self.queue.pop();
         }
-        what
+        Some(what)
+    }
+
+    fn is_armed(&self, key: &TimerKey) -> bool {
+        matches!(self.slots.get(key.slot), Some(Some((sequence, _))) if *sequence == key.sequence)
     }
 }
 

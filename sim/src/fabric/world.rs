@@ -43,6 +43,8 @@ pub(crate) struct World {
     /// What has happened, if somebody reads it.
     pub(crate) log: Option<Log>,
     pub(crate) hosts: Vec<HostState>,
+    /// The hosts whose `has_news` is set.
+    news: Vec<HostNo>,
     pub(crate) files: Table<FileNo, File>,
     pub(crate) ids: Table<IdNo, Box<Id>>,
     pub(crate) comms: Table<CommId, IdNo>,
@@ -75,6 +77,7 @@ impl World {
             timers: Timers::default(),
             last_of_span: BTreeMap::new(),
             hosts: Vec::new(),
+            news: Vec::new(),
             files: Table::default(),
             ids: Table::default(),
             comms: Table::default(),
@@ -111,8 +114,20 @@ impl World {
 
     /// Notes that something has arrived for a program of the host.
     pub(crate) fn wake(&mut self, host: HostNo) {
-        if let Some(state) = self.hosts.get_mut(host.0) {
+        if let Some(state) = self.hosts.get_mut(host.0).filter(|state| !state.has_news) {
             state.has_news = true;
+            self.news.push(host);
+        }
+    }
+
+    /// Takes the hosts for which something has arrived since this was last called, in order.
+    pub(crate) fn take_news(&mut self, mut each: impl FnMut(HostNo)) {
+        self.news.sort_unstable();
+        for host in self.news.drain(..) {
+            if let Some(state) = self.hosts.get_mut(host.0) {
+                state.has_news = false;
+            }
+            each(host);
         }
     }
 

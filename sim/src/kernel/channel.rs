@@ -139,6 +139,10 @@ impl File {
         }
     }
 
+    pub(crate) fn has_events(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Takes the next event. Signals the descriptor if events remain, including those that were moved without a signal.
     pub(crate) fn pop(&mut self) -> Option<Unread> {
         let event = self.queue.pop_front();

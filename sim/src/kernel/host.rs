@@ -26,7 +26,7 @@ pub(crate) struct HostState {
     /// The addresses of `plain` on interfaces without ARP.
     pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
-    /// Whether something has arrived for a program since this was last taken: an event or a completion.
+    /// Whether something has arrived for a program since the world last took its news: an event or a completion.
     pub(crate) has_news: bool,
     /// The transport of its RDMA device.
     pub(crate) transport: Transport,

@@ -73,7 +73,8 @@ impl World {
         seat.node.host.set_link(true);
         seat.node.note("starts");
         seat.program = Some((seat.start)(&seat.node));
-        seat.due = Some(now.max(seat.paused_until));
+        let due = now.max(seat.paused_until);
+        self.turn_at(at, due);
     }
 
     fn seat(&mut self, name: &str) -> &mut Seat {
@@ -87,7 +88,6 @@ impl Seat {
         if self.program.take().is_some() {
             self.node.note("crashes");
         }
-        self.due = None;
     }
 
     pub(super) fn lose_power(&mut self) {
@@ -96,13 +96,11 @@ impl Seat {
         if self.program.take().is_some() {
             self.node.note("loses its power");
         }
-        self.due = None;
         self.node.disk.lose_power();
     }
 
     pub(super) fn pause(&mut self, until: Time) {
         self.node.note("is paused");
         self.paused_until = self.paused_until.max(until);
-        self.due = self.due.map(|due| due.max(until));
     }
 }

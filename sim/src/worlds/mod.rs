@@ -54,6 +54,8 @@ type Start = Box<dyn FnMut(&Node) -> Box<dyn Program>>;
 pub struct World {
     fabric: Fabric,
     seats: Vec<Seat>,
+    /// When the next turn of each seat's program is due; `NEVER` if it waits without a limit, and without a program.
+    turns: Vec<Time>,
     addrs: Rc<RefCell<BTreeMap<String, IpAddr>>>,
     /// What happens at a time, by time and number.
     agenda: BTreeMap<(Time, u64), Act>,
@@ -76,8 +78,6 @@ struct Seat {
     /// Whether the world waits for its end.
     is_client: bool,
     is_done: bool,
-    /// The time of its next turn.
-    due: Option<Time>,
     paused_until: Time,
 }
 
@@ -112,6 +112,7 @@ impl World {
         World {
             fabric,
             seats: Vec::new(),
+            turns: Vec::new(),
             addrs: Rc::default(),
             agenda: BTreeMap::new(),
             last_act: 0,
@@ -164,9 +165,9 @@ impl World {
             program: None,
             is_client,
             is_done: false,
-            due: None,
             paused_until: Time::ZERO,
         });
+        self.turns.push(Time::NEVER);
         let seat = self.seats.len() - 1;
         self.act_at(self.now(), Act::Start(seat));
         host
@@ -261,8 +262,8 @@ impl World {
         let end = now.after(span);
         let mut fabric_due = self.go_on(now);
         while !holds(self) {
-            let turns = self.seats.iter().filter_map(|seat| seat.due);
-            match turns.chain(self.next_act()).chain(fabric_due).min().filter(|&due| due <= end) {
+            let next = self.next_act().into_iter().chain(fabric_due).fold(self.next_turn(), Time::min);
+            match Some(next).filter(|&due| due <= end && due < Time::NEVER) {
                 Some(due) => fabric_due = self.step(due),
                 None => {
                     self.go_on(end);
@@ -278,11 +279,15 @@ impl World {
         self.agenda.first_key_value().map(|(&(at, _), _)| at)
     }
 
+    /// Returns the time of the next turn of a program; `NEVER` if there is none.
+    fn next_turn(&self) -> Time {
+        self.turns.iter().copied().fold(Time::NEVER, Time::min)
+    }
+
     /// Does everything that is due at this time. Returns when the fabric has something to do next.
     fn step(&mut self, due: Time) -> Option<Time> {
         let fabric_due = self.go_on(due);
-        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= due);
-        if !is_due(self.next_act()) && !self.seats.iter().any(|seat| is_due(seat.due)) {
+        if self.next_act().is_none_or(|at| at > due) && self.next_turn() > due {
             return fabric_due;
         }
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= due) {
@@ -292,9 +297,10 @@ impl World {
                 Act::End(fault) => self.end(fault),
             }
         }
-        for at in 0..self.seats.len() {
-            if self.seats.get(at).is_some_and(|seat| is_due(seat.due)) {
-                self.take_turn(at, due);
+        for at in 0..self.turns.len() {
+            if self.turns.get(at).is_some_and(|&turn| turn <= due) {
+                let next = self.take_turn(at, due);
+                self.turn_at(at, next);
             }
         }
         self.go_on(due)
@@ -303,42 +309,49 @@ impl World {
     /// Lets the fabric go on to this time, and plans a turn for each program to which something has arrived. Returns when the
     /// fabric has something to do next.
     fn go_on(&mut self, until: Time) -> Option<Time> {
-        let World { fabric, seats, rng, .. } = self;
+        let World { fabric, seats, turns, rng, .. } = self;
         fabric.with(|world| {
             world.advance_to(until);
-            for seat in seats {
-                let Some(host) = world.hosts.get_mut(seat.node.host.no.0) else { continue };
-                if std::mem::take(&mut host.has_news) && seat.program.is_some() {
-                    let heard = world.now.after(Duration::from_nanos(rng.below(REACTION.as_nanos() as u64)));
-                    let heard = heard.max(seat.paused_until);
-                    seat.due = Some(seat.due.map_or(heard, |due| due.min(heard)));
+            let now = world.now;
+            world.take_news(|host| {
+                // Other hosts of the fabric have no program.
+                let at = seats.partition_point(|seat| seat.node.host.no < host);
+                let Some((seat, turn)) = seats.get(at).zip(turns.get_mut(at)) else { return };
+                if seat.node.host.no == host && seat.program.is_some() {
+                    let heard = now.after(Duration::from_nanos(rng.below(REACTION.as_nanos() as u64)));
+                    *turn = heard.max(seat.paused_until).min(*turn);
                 }
-            }
+            });
             world.timers.next_due()
         })
     }
 
-    fn take_turn(&mut self, at: usize, now: Time) {
-        let Some(seat) = self.seats.get_mut(at) else { return };
-        seat.due = None;
-        let Some(program) = &mut seat.program else { return };
+    /// Gives a program its turn. Returns when the next one is due.
+    fn take_turn(&mut self, at: usize, now: Time) -> Time {
+        let Some(seat) = self.seats.get_mut(at) else { return Time::NEVER };
+        let Some(program) = &mut seat.program else { return Time::NEVER };
         if now < seat.paused_until {
-            seat.due = Some(seat.paused_until);
-            return;
+            return seat.paused_until;
         }
         let skew = seat.node.skew.get();
         match program.turn(skew.local(now)) {
-            Turn::Again => seat.due = Some(now.after(TURN)),
-            Turn::Wait(None) => {}
+            Turn::Again => now.after(TURN),
+            Turn::Wait(None) => Time::NEVER,
             // At the same time again would be forever.
-            Turn::Wait(Some(due)) => {
-                seat.due = Some(skew.world(due).max(now.after(TURN))).filter(|it| *it < Time::NEVER)
-            }
+            Turn::Wait(Some(due)) => skew.world(due).max(now.after(TURN)),
             Turn::Done => {
                 seat.program = None;
                 seat.is_done = true;
                 seat.node.note("is done");
+                Time::NEVER
             }
+        }
+    }
+
+    /// Plans the next turn of a program, in place of what is planned.
+    fn turn_at(&mut self, at: usize, due: Time) {
+        if let Some(turn) = self.turns.get_mut(at) {
+            *turn = due;
         }
     }
 

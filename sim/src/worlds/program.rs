@@ -48,11 +48,13 @@ impl<F: FnMut(Time) -> Turn> Program for F {
     }
 }
 
-/// Makes a turn of a drive at this time, after all of its channels were reported as readable. Then take the events
+/// Makes a turn of a drive at this time, which reads all of its channels if one has an event. Then take the events
 /// ([`Drive::next_event`]); afterwards [`Drive::next_action`] is what the program does next.
 pub fn turn<P: Poller<SimDevice>, O: Observer>(drive: &mut Drive<SimDevice, P, O>, now: Time) {
     drive.set_now(now);
-    drive.readable_all();
+    if drive.device().is_readable() {
+        drive.readable_all();
+    }
     while drive.run(usize::MAX) == Next::Again {}
 }
 

@@ -82,7 +82,7 @@ pub struct Rdma<D: DataPath, R: Driver<D> = OnMio<D>> {
     listener: Option<IdKey>,
     listen_at: Time,
     channel: ChannelKey,
-    driver: R,
+    pub(crate) driver: R,
     /// For the times between calls.
     random: fastrand::Rng,
     happened: VecDeque<LinkEvent>,
@@ -249,11 +249,8 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         self.close(peer);
     }
 
-    /// Begins a turn of a loop without a poll: all channels are read, and the CQs that have notified.
-    pub(crate) fn begin_turn(&mut self, now: Time) {
-        let drive = self.driver.drive();
-        drive.set_now(now);
-        drive.readable_all();
+    /// Looks which CQs have notified, in a loop without a poll.
+    pub(crate) fn read_notifications(&mut self) {
         for peer in &mut self.peers {
             peer.readable |= peer.connection().is_some_and(|connection| connection.has_notified());
         }

@@ -21,7 +21,7 @@ pub(super) const MEMORY: Memory = Memory { region: 400, frames: 4, messages: 8, 
 /// The longest time between the reactors.
 const SPREAD: Duration = Duration::from_millis(10);
 
-/// A reactor of a program, which reads all of its channels in each turn.
+/// A reactor of a program, which has no poll.
 struct InWorld(Drive<SimDevice>);
 
 impl Driver<SimDevice> for InWorld {
@@ -154,6 +154,15 @@ impl Reactors {
 }
 
 impl Rdma<SimDevice, InWorld> {
+    fn begin_turn(&mut self, now: Time) {
+        let InWorld(drive) = &mut self.driver;
+        drive.set_now(now);
+        if drive.device().is_readable() {
+            drive.readable_all();
+        }
+        self.read_notifications();
+    }
+
     fn next_turn(&mut self) -> Turn {
         match self.next_action() {
             Next::Wait(due) if !self.has_work() => Turn::Wait(due.into_iter().chain(self.next_attempt()).min()),
