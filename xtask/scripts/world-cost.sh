@@ -3,7 +3,7 @@
 # the tests. Takes the path of the target directory.
 set -eu
 export CARGO_TARGET_DIR="$1"
-limit=15900000
+limit=11900000
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT

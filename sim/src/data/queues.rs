@@ -289,17 +289,13 @@ impl Queues {
         }
     }
 
-    /// Adds a completion of a send queue. Returns false if the CQ overran. A request that is not signaled has one only
-    /// if it fails.
+    /// Adds a completion of a send queue. Returns false if the CQ overran.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.send_cq, pair.pd);
-        let Pending { sequence, wr_id, opcode, signaled, pins, is_withdrawn, .. } = pending;
+        let Pending { sequence, wr_id, opcode, pins, is_withdrawn, .. } = pending;
         let Sent { status, byte_len, scatter } = sent;
-        if !signaled && status == WcStatus::SUCCESS {
-            return true;
-        }
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let (sequence, srq_entry) = (Some(sequence), None);
         let solicited = false;

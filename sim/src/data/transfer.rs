@@ -337,28 +337,30 @@ impl World {
         }
     }
 
+    /// Ends a request of a send queue. One that is not signaled has a completion only if it fails.
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) {
+        if sent.status == WcStatus::SUCCESS && !pending.signaled {
+            return;
+        }
         self.wake(qp.host);
         if sent.status != WcStatus::SUCCESS {
             self.note(qp.host, || format!("QP {}: request {} ends with {}", qp.num, pending.wr_id, sent.status));
         }
-        let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.send_cq));
         if !self.queues.complete_send(qp, pending, sent) {
-            self.overrun(place);
+            self.overrun(qp, |pair| pair.send_cq);
         }
     }
 
     pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
         self.wake(qp.host);
-        let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.recv_cq));
         if !self.queues.complete_receive(qp, received) {
-            self.overrun(place);
+            self.overrun(qp, |pair| pair.recv_cq);
         }
     }
 
-    fn overrun(&mut self, place: Option<(PdNo, CqNo)>) {
+    fn overrun(&mut self, qp: QpNo, of: impl FnOnce(&Pair) -> CqNo) {
         self.counters.overruns += 1;
-        if let Some((pd, cq)) = place {
+        if let Some((pd, cq)) = self.queues.pairs.get(&qp).map(|pair| (pair.pd, of(pair))) {
             self.raise(pd, AsyncEventKind::CQ_ERR, AsyncSource::Cq(cq.number()));
         }
     }

@@ -122,6 +122,9 @@ impl World {
 
     /// Takes the hosts for which something has arrived since this was last called, in order.
     pub(crate) fn take_news(&mut self, mut each: impl FnMut(HostNo)) {
+        if self.news.is_empty() {
+            return;
+        }
         self.news.sort_unstable();
         for host in self.news.drain(..) {
             if let Some(state) = self.hosts.get_mut(host.0) {

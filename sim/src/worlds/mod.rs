@@ -286,11 +286,9 @@ impl World {
 
     /// Does everything that is due at this time. Returns when the fabric has something to do next.
     fn step(&mut self, due: Time) -> Option<Time> {
-        let fabric_due = self.go_on(due);
-        if self.next_act().is_none_or(|at| at > due) && self.next_turn() > due {
-            return fabric_due;
-        }
+        let (fabric_due, mut has_acted) = (self.go_on(due), false);
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= due) {
+            has_acted = true;
             match entry.remove() {
                 Act::Start(seat) => self.start(seat),
                 Act::Begin(fault) => self.begin(fault),
@@ -299,11 +297,12 @@ impl World {
         }
         for at in 0..self.turns.len() {
             if self.turns.get(at).is_some_and(|&turn| turn <= due) {
+                has_acted = true;
                 let next = self.take_turn(at, due);
                 self.turn_at(at, next);
             }
         }
-        self.go_on(due)
+        if has_acted { self.go_on(due) } else { fabric_due }
     }
 
     /// Lets the fabric go on to this time, and plans a turn for each program to which something has arrived. Returns when the

@@ -50,6 +50,9 @@ pub(super) struct Connection<D: DataPath> {
     pub(super) cq: D::Cq,
     /// Messages to send. The receives have the other blocks.
     messages: Pool<D::Piece>,
+    /// Messages sent since the last one whose send is signaled, and the most of them: half of the blocks.
+    unsignaled: usize,
+    most_unsignaled: usize,
     /// The frames that this replica writes into the peer's region.
     frames: Pool<D::Piece>,
     /// The region that the peer may write to while it leads.
@@ -84,17 +87,23 @@ impl<D: DataPath> Connection<D> {
         let blocks = std::iter::from_fn(|| messages.take()).take(receives);
         qp.post_recvs_blocks(blocks.map(|block| (0, block))).map_err(|unposted| unposted.error.error)?;
         cq.arm()?;
-        Ok(Connection { qp, cq, messages, frames, region, len, remote: None, revoked: None })
+        let most_unsignaled = sends / 2;
+        let (unsignaled, remote, revoked) = (0, None, None);
+        Ok(Connection { qp, cq, messages, unsignaled, most_unsignaled, frames, region, len, remote, revoked })
     }
 
-    /// Sends a message. Without a free block the message is dropped, which the protocol permits.
+    /// Sends a message. Without a free block the message is dropped, which the protocol permits. Most sends are unsignaled: a
+    /// completion of each would wake the replica for nothing. Their blocks return with those of a later request.
     pub(super) fn send(&mut self, message: Message) -> Result<(), Errno> {
         let Some(mut packet) = self.messages.take() else { return Ok(()) };
         packet[..Message::LEN].copy_from_slice(&message.encode());
         let (addr, rkey) = packet[Message::LEN..].split_at_mut(8);
         addr.copy_from_slice(&self.region.addr().to_be_bytes());
         rkey.copy_from_slice(&self.region.rkey().to_be_bytes());
-        Ok(self.qp.post_send_blocks(SendWr::send(0, packet))?)
+        let send = SendWr::send(0, packet);
+        let send = if self.unsignaled < self.most_unsignaled { send.unsignaled() } else { send };
+        self.unsignaled = (self.unsignaled + 1) % (self.most_unsignaled + 1);
+        Ok(self.qp.post_send_blocks(send)?)
     }
 
     /// Writes a frame into the region of the peer. The immediate data is its offset.
