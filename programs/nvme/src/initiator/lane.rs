@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use cmid_mio::Tokens;
 use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath};
 use cmid_mio::proto::handshake::Session;
-use cmid_mio::proto::{Drive, Error, IdKey, Time};
+use cmid_mio::proto::{Drive, Error, ErrorWith, IdKey, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
@@ -69,15 +69,19 @@ impl<D: DataPath> Lane<D> {
         drive: &mut Drive<D, Tokens>,
         registry: &Registry,
     ) -> Result<Option<Command<D>>, Error> {
-        let Some(id) = self.session.as_ref().filter(|it| it.is_open()).map(Session::id) else { return Ok(None) };
-        // Its events are acked when they are delivered, so it is done at once.
-        let _done = drive.migrate(id, None, Time::NEVER)?;
-        let id = drive.release(id)?;
-        let Some(connected) = self.session.take().and_then(Session::into_connected) else { return Ok(None) };
-        unwatch(&connected.attached, registry);
+        let Some(session) = self.session.take_if(|it| it.is_open()) else { return Ok(None) };
+        let mut released = match session.release(drive) {
+            Ok(released) => released,
+            Err(ErrorWith { given, error }) => {
+                self.session = Some(given);
+                return Err(error);
+            }
+        };
+        let link = released.attached();
+        unwatch(link, registry);
         self.is_readable = false;
-        self.away = Some(connected.attached.queue.slots());
-        Ok(Some(Command::Serve { qid: self.qid, id, connected: Box::new(connected) }))
+        self.away = Some(link.queue.slots());
+        Ok(Some(Command::Serve { qid: self.qid, released: Box::new(released) }))
     }
 
     /// Takes completions, if there may be some, and sends what waits. What has ended before an error is in `over`.

@@ -12,8 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::drive::ReleasedId;
-use cmid_mio::proto::handshake::{Connected, Session};
+use cmid_mio::proto::handshake::ReleasedSession;
 use cmid_mio::proto::{Acks, ChannelKey, Limits, Next, Time};
 use cmid_mio::{Config, Mio, Waker};
 use mio::{Events, Poll, Token};
@@ -31,7 +30,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// What a reactor is to do, in this order.
 pub(super) enum Command<D: DataPath> {
     /// Serve a queue, on which nothing is outstanding.
-    Serve { qid: u16, id: ReleasedId<D::Handle>, connected: Box<Connected<Link<D>>> },
+    Serve { qid: u16, released: Box<ReleasedSession<Link<D>, D::Handle>> },
     /// Send a command on a queue, by this deadline.
     Send { qid: u16, tag: TagOf<D>, deadline: Time },
     /// End all queues, and answer with [`News::Ended`].
@@ -187,7 +186,7 @@ impl<D: DataPath> Serving<D> {
     fn take_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Serve { qid, id, connected }) => self.serve(qid, id, *connected),
+                Ok(Command::Serve { qid, released }) => self.serve(qid, *released),
                 Ok(Command::Send { qid, tag, deadline }) => {
                     // There is one: it was served before.
                     if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.qid == qid) {
@@ -204,19 +203,12 @@ impl<D: DataPath> Serving<D> {
         }
     }
 
-    fn serve(&mut self, qid: u16, id: ReleasedId<D::Handle>, connected: Connected<Link<D>>) {
+    fn serve(&mut self, qid: u16, released: ReleasedSession<Link<D>, D::Handle>) {
         // It has the commands for this queue, whatever becomes of the connection.
         self.lanes.push(Lane::new(qid, Token(qid.into())));
         self.look = Time::ZERO;
-        let drive = self.driver.drive();
-        let moved = drive.adopt(id).map_err(|refused| refused.error).and_then(|id| {
-            let moved = drive.migrate(id, Some(self.channel), Time::NEVER).inspect_err(|_| {
-                // Reports the error of the migration and not that of the destroy.
-                let _ = drive.destroy(id, Time::NEVER);
-            });
-            moved.and_then(|_done| Session::resume(drive, Connected { id, ..connected }, self.limit))
-        });
-        let served = moved.map_err(|error| Loss::Moved { qid, error }).and_then(|session| {
+        let moved = released.adopt(self.driver.drive(), self.channel);
+        let served = moved.map_err(|failed| Loss::Moved { qid, error: failed.error }).and_then(|session| {
             let Some(lane) = self.lanes.last_mut() else { return Ok(()) };
             // The lane ends it, also if it is not watched.
             lane.session = Some(session);
