@@ -43,6 +43,9 @@ const REACTION: Duration = Duration::from_micros(20);
 /// The time that a turn takes before the next one.
 const TURN: Duration = Duration::from_micros(1);
 
+/// The number of turns one after the other that may wait for a time that has passed.
+const LATE: u32 = 100_000;
+
 /// Starts the program of a host.
 type Start = Box<dyn FnMut(&Node) -> Box<dyn Program>>;
 
@@ -79,6 +82,8 @@ struct Seat {
     is_client: bool,
     is_done: bool,
     paused_until: Time,
+    /// The number of its last turns of which each waits for a time that has passed.
+    late: u32,
 }
 
 /// What happens at a time of the agenda.
@@ -166,6 +171,7 @@ impl World {
             is_client,
             is_done: false,
             paused_until: Time::ZERO,
+            late: 0,
         });
         self.turns.push(Time::NEVER);
         let seat = self.seats.len() - 1;
@@ -333,7 +339,11 @@ impl World {
             return seat.paused_until;
         }
         let skew = seat.node.skew.get();
-        match program.turn(skew.local(now)) {
+        let next = program.turn(skew.local(now));
+        let is_late = matches!(next, Turn::Wait(Some(due)) if skew.world(due) <= now);
+        seat.late = if is_late { seat.late + 1 } else { 0 };
+        assert!(seat.late < LATE, "{}: {LATE} turns, each waits for a time that has passed", seat.name);
+        match next {
             Turn::Again => now.after(TURN),
             Turn::Wait(None) => Time::NEVER,
             // At the same time again would be forever.

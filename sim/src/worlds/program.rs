@@ -19,7 +19,8 @@ use crate::worlds::disk::Disk;
 pub enum Turn {
     /// Another turn at once: after a microsecond, so that a program that polls takes time.
     Again,
-    /// A turn when something arrives at the host, an event or a completion, and at the latest at this time of its clock.
+    /// A turn when something arrives at the host, an event or a completion, and at the latest at this time of its clock. A
+    /// time that has passed is as [`Again`](Turn::Again); 100,000 of them one after the other are a failure of the program.
     Wait(Option<Time>),
     /// The program has ended: it is dropped, which ends its process.
     Done,

@@ -115,6 +115,16 @@ fn a_fault_that_is_told_strikes_at_its_time_and_the_chart_has_a_row_for_each_lin
 }
 
 #[test]
+fn a_program_that_waits_for_a_time_that_has_passed_again_and_again_is_named() {
+    let failure = find(0..1, |world| {
+        world.client("spinner", |_| |now: Time| Turn::Wait(Some(now)));
+        world.run(SECOND);
+    });
+    let message = failure.unwrap().message;
+    assert_eq!(message, "spinner: 100000 turns, each waits for a time that has passed");
+}
+
+#[test]
 fn a_client_that_is_not_done_is_named() {
     let failed = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(&cmid_sim::Config::default());
