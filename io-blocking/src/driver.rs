@@ -8,7 +8,7 @@ use cmid_io_common::now;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected, Session};
 use cmid_proto::{
-    ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
+    ChannelKey, Drive, Errno, Event, EventError, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -282,7 +282,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         self.await_end(id, Time::NEVER, during)?;
         match self.drive.core().sync_result(id) {
             Some(Err(errno)) => Err(match self.drive.core().sync_event(id) {
-                Some(event) => Error::Ended { during, errno, event: Box::new(event) },
+                Some(event) => Error::Ended { during, error: EventError { errno, event }.into() },
                 None => Error::TimedOut { during },
             }),
             Some(Ok(())) | None => Ok(()),
@@ -357,7 +357,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         };
         let Err(errno) = self.aside[at].result_of(request_kind) else { return Ok(()) };
         Err(match self.aside.remove(at) {
-            Some(event) if event.cm().is_some() => Error::Ended { during, errno, event: Box::new(event) },
+            Some(event) if event.cm().is_some() => Error::Ended { during, error: EventError { errno, event }.into() },
             Some(_) | None => Error::TimedOut { during },
         })
     }

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use cmid_proto::datapath::DrainError;
 use cmid_proto::handshake::{BoxError, HandshakeError};
-use cmid_proto::{Errno, Event, EventError, RefuseReason, Refused};
+use cmid_proto::{Errno, EventError, RefuseReason, Refused};
 
 /// The reason why a blocking call failed. Its `Debug` form is its text, because a `main` that returns it prints that.
 #[derive(thiserror::Error)]
@@ -13,16 +13,14 @@ pub enum Error {
     /// The request was refused, the device could not start it, or its events cannot be read.
     #[error(transparent)]
     Core(cmid_proto::Error),
-    /// The request ended with this event, such as REJECTED or UNREACHABLE. The private data of a REJECTED may contain
-    /// details; the text contains its length.
-    #[error("{during}: {errno} ({event}{})", with_data(.event))]
+    /// The request ended with an event, such as REJECTED or UNREACHABLE. The private data of a REJECTED may contain details
+    /// ([`reject_data`](Error::reject_data)); the text contains its length.
+    #[error("{during}: {error}")]
     Ended {
         /// The request.
         during: &'static str,
-        /// The errno that librdmacm's synchronous mode returns.
-        errno: Errno,
-        /// The event that ended it.
-        event: Box<Event>,
+        /// The event, and the errno that librdmacm's synchronous mode returns.
+        error: Box<EventError>,
     },
     /// The deadline passed.
     #[error("{during}: timed out")]
@@ -53,14 +51,6 @@ pub enum Error {
     Wait(Errno),
 }
 
-/// The length of the private data in words, without the zeros that the transport has added; nothing without data.
-fn with_data(event: &Event) -> String {
-    match event.private_data.iter().rposition(|&byte| byte != 0) {
-        None => String::new(),
-        Some(last) => format!(" with {} bytes of private data", last + 1),
-    }
-}
-
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -83,9 +73,7 @@ impl From<HandshakeError> for Error {
         match error {
             HandshakeError::Request(error) => Error::Core(error),
             HandshakeError::Attach(error) => Error::Attach(error),
-            HandshakeError::Ended { during, error: EventError { errno, event } } => {
-                Error::Ended { during: during.name(), errno, event: Box::new(event) }
-            }
+            HandshakeError::Ended { during, error } => Error::Ended { during: during.name(), error: error.into() },
             HandshakeError::TimedOut { during } => Error::TimedOut { during: during.name() },
             other => Error::Wait(other.errno()),
         }
@@ -111,12 +99,20 @@ impl Error {
     pub fn errno(&self) -> Errno {
         match self {
             Error::Core(error) => error.errno(),
-            Error::Ended { errno, .. } | Error::Wait(errno) => *errno,
+            Error::Ended { error, .. } => error.errno,
+            Error::Wait(errno) => *errno,
             Error::TimedOut { .. } => Errno::ETIMEDOUT,
             Error::Drain(error) => error.errno(),
             Error::Cancelled { .. } => Errno::ECANCELED,
             Error::NotSynchronous { .. } => Errno::EINVAL,
             Error::Attach(_) => Errno::EIO,
         }
+    }
+
+    /// Returns the private data with which the peer has rejected the connection; none if it was not rejected. The transport
+    /// pads it with zeros (`rdma_reject`).
+    #[must_use]
+    pub fn reject_data(&self) -> Option<&[u8]> {
+        if let Error::Ended { error, .. } = self { error.reject_data() } else { None }
     }
 }

@@ -8,8 +8,8 @@ use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake;
 use cmid_proto::handshake::{BoxError, Options, Session};
 use cmid_proto::{
-    CmEvent, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request, RequestKind,
-    Time,
+    CmEvent, Errno, Event, EventError, IdKey, Limits, Observer, Pollable, PortSpace, ReceivedParam, Refused, Request,
+    RequestKind, Time,
 };
 
 use crate::cancel::Canceller;
@@ -159,7 +159,8 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
             match event.cm() {
                 Some(CmEvent::ConnectRequest) => return self.take_in(event),
                 Some(CmEvent::DeviceRemoval) => {
-                    return Err(Error::Ended { during: "accept", errno: Errno::ENODEV, event: Box::new(event) });
+                    let error = EventError { errno: Errno::ENODEV, event }.into();
+                    return Err(Error::Ended { during: "accept", error });
                 }
                 // A change of the link address does not affect a listener.
                 Some(_) | None => {}

@@ -56,9 +56,22 @@ pub struct EventError {
     pub event: Event,
 }
 
+impl EventError {
+    /// Returns the private data with which the peer has rejected the connection; none if it was not rejected. The transport
+    /// pads it with zeros (`rdma_reject`).
+    #[must_use]
+    pub fn reject_data(&self) -> Option<&[u8]> {
+        (self.event.cm() == Some(CmEvent::Rejected)).then_some(&*self.event.private_data)
+    }
+}
+
+/// The event, the length of the private data of a REJECTED without its padding, and the errno.
 impl fmt::Display for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.event)?;
+        if let Some(last) = self.reject_data().and_then(|data| data.iter().rposition(|&byte| byte != 0)) {
+            write!(f, " with {} bytes of private data", last + 1)?;
+        }
         match self.event.meaning() {
             Status::Errno(errno) if errno == self.errno => Ok(()),
             Status::Success | Status::Errno(_) | Status::Reject(_) | Status::Other(_) => write!(f, ": {}", self.errno),

@@ -1,5 +1,5 @@
-# Run after bare.sh in the bare Debian 13, in the workspace, with the release's own compiler: what README.md names builds without an option,
-# and the demonstrations run. Then the tests of the product crates, of which a dependency states a newer version of Rust, and builds.
+# Run after bare.sh in the bare Debian 13, in the workspace, with the release's own compiler: the demonstrations run. Then the tests of the
+# product crates, of which a dependency states a newer version of Rust, and builds.
 # There are no headers of rdma-core, so the bindings are those of cmid-verbs, and of its tests those run that compare nothing with the headers.
 cargo xtask --help
 cargo xtask demo
@@ -7,12 +7,6 @@ cargo xtask demo
 if cargo xtask test >/tmp/refused 2>&1; then echo "the tests are not refused" >&2; exit 1; fi
 cat /tmp/refused
 grep -q "Rust [0-9.]* or newer for the tests" /tmp/refused
-programs=
-for folder in examples/*/ programs/*/ verbs/check/ trace/replay/; do
-    programs="$programs --package $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/Cargo.toml" | head -n 1)"
-done
-# shellcheck disable=SC2086
-cargo build $programs
 
 features=cmid-verbs/rdma-core
 packages="--package cmid-proto --package cmid-sim --package cmid-trace"

@@ -198,6 +198,7 @@ const STEPS: &[Step] = &[
     step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
     step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
     step("examples in documentation", 80, Beside(checks::examples)),
+    step("what README names compiles with Debian 13's own Rust", 120, Beside(|context| chroot::bare(context, include_str!("check_rust.sh")))),
     step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh"))),
 ];
 
@@ -284,7 +285,7 @@ const SLOW: &[Step] = &[
     step("the tests of the core and the simulator, and the bindings, on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),
     step("a crate outside of the workspace on bare Debian 13", 300, Alone(|context| chroot::bare(context, include_str!("outside.sh")))),
     step("a world in a browser", 300, Alone(|context| chroot::bare(context, include_str!("browser.sh")))),
-    step("what README names, with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
+    step("tests and demonstrations with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
     step("the programme of every day on Debian 13", 2400, Alone(chroot::programme)),
 ];
 

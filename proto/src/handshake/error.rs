@@ -1,6 +1,5 @@
 //! The error of a handshake.
 
-use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::error::{BoxError, Error, Refused};
 use crate::event_result::EventError;
@@ -55,13 +54,8 @@ impl HandshakeError {
     #[must_use]
     pub fn reject_data(&self) -> Option<&[u8]> {
         match self {
-            HandshakeError::Ended { error, .. } if error.event.cm() == Some(CmEvent::Rejected) => {
-                Some(&error.event.private_data)
-            }
-            HandshakeError::Ended { .. }
-            | HandshakeError::Request(_)
-            | HandshakeError::Attach(_)
-            | HandshakeError::TimedOut { .. } => None,
+            HandshakeError::Ended { error, .. } => error.reject_data(),
+            HandshakeError::Request(_) | HandshakeError::Attach(_) | HandshakeError::TimedOut { .. } => None,
         }
     }
 

@@ -6,7 +6,7 @@
 pub struct Behaviour {
     /// Its number. Missing numbers were merged into their neighbours. Behaviours from 80 on are about memory.
     /// Behaviours from 84 to 126 are the table lines and rules found about PDs, MRs and `ibv_rereg_mr`, in their order;
-    /// those after them are about queues, QPs and devices.
+    /// those after them are in the order of their arrival.
     pub number: u8,
     /// Its subject, in a line.
     pub about: &'static str,

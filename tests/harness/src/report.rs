@@ -112,7 +112,12 @@ impl<O: Outcome> Report<O> {
         for (name, path) in reports(runs)? {
             let speeds = [Speed::Fast, Speed::Slow];
             let environment = speeds.iter().find_map(|speed| name.strip_suffix(speed.name())?.strip_suffix('-'));
-            let environment = environment.ok_or_else(|| Failure(format!("{} is no report", path.display())))?;
+            let environment = environment.ok_or_else(|| {
+                Failure(format!(
+                    "{}: a report is called ENVIRONMENT-fast.json or ENVIRONMENT-slow.json",
+                    path.display()
+                ))
+            })?;
             environments.entry(environment.into()).or_default().push(path);
         }
         let mut said = Vec::new();

@@ -44,12 +44,11 @@ fn reject<D: DataPath>(client: &Client<'_, D>) -> Result<()> {
 fn rejected_with(result: Result<(), Error>, private_data: &[u8]) -> Result<()> {
     match result {
         Ok(()) => bail!("the connection was accepted"),
-        Err(Error::Ended { event, .. }) if event.cm() == Some(CmEvent::Rejected) => {
-            let data = &event.private_data;
-            ensure!(data.starts_with(private_data), "the private data is {:?}", String::from_utf8_lossy(data));
-            Ok(())
-        }
-        Err(error) => Err(failure(error)),
+        Err(error) => match error.reject_data() {
+            Some(data) if data.starts_with(private_data) => Ok(()),
+            Some(data) => bail!("the private data is {:?}", String::from_utf8_lossy(data)),
+            None => Err(failure(error)),
+        },
     }
 }
 
@@ -57,9 +56,9 @@ fn no_listener<D: DataPath>(client: &Client<'_, D>) -> Result<()> {
     let server = SocketAddr::new(client.server.ip(), NO_LISTENER);
     match client.try_connect(server, Role::Serve, Queues::Plain)? {
         Ok(_) => bail!("the connection was accepted"),
-        Err(Error::Ended { event, .. }) => match event.cm() {
+        Err(Error::Ended { error, .. }) => match error.event.cm() {
             Some(CmEvent::Rejected | CmEvent::Unreachable | CmEvent::ConnectError) => Ok(()),
-            _ => bail!("it ended with {event}"),
+            _ => bail!("it ended with {}", error.event),
         },
         // On iWARP the call itself can fail.
         Err(Error::Core(error)) if error.errno() == Errno::ECONNREFUSED => Ok(()),
