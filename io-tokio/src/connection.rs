@@ -1,15 +1,17 @@
 //! The active side, and established connections of both sides.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use cmid_proto::datapath::{Attaching, Completion, CompletionQueue, DataPath, Drain, Draining, QueuePair};
 use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{Drive, Errno, IdKey, Limits, Observer, PrivateData, ReceivedParam};
 use cmid_proto::{State, Time, Transport};
+use futures_core::Stream;
 use tokio::task::consume_budget;
 
 use crate::clock;
@@ -76,6 +78,8 @@ pub struct Connection<D: DataPath, O: Observer = ()> {
     is_armed: bool,
     /// The time until which work requests may complete after the end of the connection.
     flushed_by: Option<Time>,
+    /// Whether the stream has returned an error.
+    is_told: bool,
     param: ReceivedParam,
     private_data: PrivateData,
 }
@@ -128,8 +132,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<(D::Cq, Q), E>,
     ) -> io::Result<(Self, Q)> {
         let Connected { attached: (cq, attached), param, private_data, .. } = port.shake_hands(session, attach).await?;
-        let (watch, is_armed, flushed_by) = (Watch::default(), false, None);
-        Ok((Connection { port, cq, watch, is_armed, flushed_by, param, private_data }, attached))
+        let (watch, is_armed, flushed_by, is_told) = (Watch::default(), false, None, false);
+        Ok((Connection { port, cq, watch, is_armed, flushed_by, is_told, param, private_data }, attached))
     }
 
     /// Returns the peer's parameters: those of its reply, on the passive side those of its connection request.
@@ -220,13 +224,17 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// # Cancel safety
     /// A future that is dropped has taken no completion.
     pub async fn next_completions(&mut self, into: &mut [Completion]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_completions(into, context)).await
+    }
+
+    fn poll_completions(&mut self, into: &mut [Completion], context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        // Other tasks run, if the CQ is never empty.
+        ready!(pin!(consume_budget()).poll(context));
         loop {
-            // Other tasks run, if the CQ is never empty.
-            consume_budget().await;
             if let Some(polled) = self.take_completions(into)? {
-                return Ok(polled);
+                return Poll::Ready(Ok(polled));
             }
-            self.ready().await?;
+            ready!(self.poll_ready(None, context))?;
         }
     }
 
@@ -344,11 +352,6 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         Ok((state != State::Connected).then_some(end))
     }
 
-    /// Waits until there may be an event or a completion, or a deadline has come.
-    async fn ready(&mut self) -> io::Result<()> {
-        poll_fn(|context| self.poll_ready(None, context)).await
-    }
-
     /// Ready if there may be an event or a completion, at the nearest deadline, or at a time of the caller.
     pub(crate) fn poll_ready(&mut self, of_caller: Option<Time>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_notified = self.watch.poll(self.cq.fd(), context)?.is_ready();
@@ -359,5 +362,25 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             Poll::Pending if !is_notified => Poll::Pending,
             Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
         }
+    }
+}
+
+/// Nothing in it is pinned.
+impl<D: DataPath, O: Observer> Unpin for Connection<D, O> {}
+
+/// The completions, one at a time, as [`Connection::next_completions`]. Ends with the connection, and after an
+/// error. A future that is dropped has taken none.
+impl<D: DataPath, O: Observer> Stream for Connection<D, O> {
+    type Item = io::Result<Completion>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_told {
+            return Poll::Ready(None);
+        }
+        let mut one = [Completion::default()];
+        let polled = ready!(self.poll_completions(&mut one, context));
+        self.is_told = polled.is_err();
+        let [completion] = one;
+        Poll::Ready(polled.map(|polled| (polled > 0).then_some(completion)).transpose())
     }
 }

@@ -1,7 +1,8 @@
 //! cmid on tokio: RDMA connections as `tokio::net` has them for TCP.
 //!
 //! [`Listener::bind`] and [`Listener::accept`], [`Connection::connect`], [`Connection::next_completions`],
-//! [`Connection::disconnect`]. Above them [`Channel`] is messages, and [`ByteStream`] bytes. README.md has a whole program.
+//! [`Connection::disconnect`]. A connection is a stream of completions too. Above them [`Channel`] is messages, and
+//! [`ByteStream`] bytes. README.md has a whole program.
 //!
 //! ```text
 //!  task --await--> Channel ( messages ), ByteStream ( bytes )
