@@ -108,6 +108,7 @@ const fn nvme(kernel: Kernel, transport: Transport) -> Work {
 }
 const NVME_FAULTS: &[&str] = &["ours=@cmid-nvme sh nvmet+nvme-faults"];
 const NVME_BENCH: &[&str] = &["ours=@cmid-nvme report=%nvme-reports/bench.txt sh nvmet+nvme-bench"];
+const NVME_COUNT: &[&str] = &["ours=@cmid-nvme report=%nvme-reports/count.txt sh nvmet+nvme-count"];
 const REREG: &[&str] = &["shim=@libcmid_rereg_shim.so rereg=@kernel-rereg fencing=@fencing expect={rereg} sh rereg"];
 const BLOCKING: &[&str] =
     &["waits=@kernel-waits rping=@rping conformance=@conformance kernel_device=@kernel-device sh blocking"];
@@ -264,8 +265,8 @@ const SLOW: &[Step] = &[
     step("NVMe: faults", 120, vm(V6_12, Own, 300, NVME_FAULTS)),
     step("NVMe: faults, 6.1", 120, vm(V6_1, Own, 300, NVME_FAULTS)),
     step("NVMe: faults on soft-iWARP", 120, siw(V6_12, Own, 300, NVME_FAULTS)),
-    step("NVMe: beside fio on the kernel's initiator", 120, vm(V6_12, Own, 400, NVME_BENCH)),
-    step("NVMe: instructions beside fio on the kernel's initiator", 800, Work::Vm(Vm { counted_clock: true, ..Vm::new(V6_12, Own, 2400, &["ours=@cmid-nvme report=%nvme-reports/count.txt sh nvmet+nvme-count"]) })),
+    step("NVMe: beside fio on the kernel's initiator", 120, after(tools::measured_nvme, Vm::new(V6_12, Own, 400, NVME_BENCH))),
+    step("NVMe: instructions beside fio on the kernel's initiator", 800, after(tools::measured_nvme, Vm { counted_clock: true, ..Vm::new(V6_12, Own, 2400, NVME_COUNT) })),
     step("NVMe: interoperation, 6.1", 80, nvme(Kernel::V6_1, Transport::Rxe)),
     step("NVMe: interoperation on soft-iWARP", 80, nvme(Kernel::V6_12, Transport::Siw)),
     step("ib_send_lat -R of perftest", 60, vm(V6_12, Own, 200, &[PERFTEST])),

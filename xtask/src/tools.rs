@@ -81,6 +81,12 @@ impl Tool {
     }
 }
 
+/// Builds cmid-nvme as it is measured: with optimization across crates, as the programs of `cargo xtask versus`.
+pub(crate) fn measured_nvme(context: &Context) -> Result<()> {
+    packages::ensure(&["valgrind"])?;
+    context.cargo(&["build", "--profile", "bench", "-p", "cmid-nvme", "--features", "cmid-nvme/verbs"], &[])
+}
+
 /// Installs Python's nvmeof in `target/python/nvmeof`, a peer of cmid-nvme. Does nothing if it is there.
 pub(crate) fn python_nvmeof(context: &Context) -> Result<()> {
     packages::ensure(&["python3", "python3-pip"])?;

@@ -37,6 +37,8 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     let places = id.size / blocks as u64;
     ensure!(places > 0, "the namespace is shorter than --io-size");
     let begun = Instant::now();
+    // A command begins when the last one has ended: the clock is read once for both.
+    let mut now = begun;
     let until = begun + Duration::from_secs(seconds.into());
     let (processor, mut times) = (processor_time(), Vec::new());
     // In the order of their submission, in which they mostly end.
@@ -44,13 +46,9 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
     // The buffers come back with the ends.
     let mut buffers: Vec<_> = (0..queue_depth).map(|_| session.initiator.buffer(io_size)).collect();
     loop {
-        while commands > 0 {
+        while commands > 0 && now < until {
             // One for each command that can be outstanding.
             let Some(buffer) = buffers.pop() else { break };
-            let now = Instant::now();
-            if now >= until {
-                break;
-            }
             commands -= 1;
             let (lba, count) = (fastrand::u64(..places) * blocks as u64, blocks as u16);
             let command =
@@ -64,9 +62,10 @@ pub(crate) fn run(session: &mut Session, nsid: u32, bench: &Bench) -> Result<()>
             break;
         }
         let ended = session.wait()?;
+        now = Instant::now();
         let at = pending.iter().position(|(ticket, _)| *ticket == ended.ticket);
         let (_, since) = at.and_then(|at| pending.remove(at)).context("a command has ended twice")?;
-        times.push(since.elapsed());
+        times.push(now - since);
         buffers.extend(ended.into_data().context("a command of the measurement")?);
     }
     let (span, processor) = (begun.elapsed(), processor_time().saturating_sub(processor));

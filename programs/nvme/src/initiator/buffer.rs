@@ -93,6 +93,9 @@ impl<P: Piece> Buffer<P> {
     /// Makes it whole after its command. A block that did not come back is kept by a device that is gone, or has returned to its pool
     /// after a panic: these are other bytes, which are not registered.
     pub(super) fn restore(&mut self) {
+        if !self.is_lent() {
+            return;
+        }
         self.0 = match mem::replace(&mut self.0, Held::Written(0)) {
             Held::Read(block, len) => match Arc::try_unwrap(block) {
                 Ok(block) => Held::Block(block, len),

@@ -241,10 +241,8 @@ impl<D: DataPath> Link<D> {
     }
 
     fn take_batch(&mut self, polled: usize, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {
-        (0..polled).try_for_each(|at| match self.batch.get(at).copied() {
-            Some(completion) => self.take(&completion, over),
-            None => Ok(()),
-        })
+        (0..polled)
+            .try_for_each(|at| self.batch.get(at).copied().map_or(Ok(()), |completion| self.take(&completion, over)))
     }
 
     fn take(&mut self, completion: &Completion, over: &mut Vec<Over<D::Piece>>) -> Result<(), LinkError> {
