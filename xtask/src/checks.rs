@@ -11,7 +11,7 @@ use cmid_softroce::packages;
 
 use crate::context::{Context, output};
 use crate::step::OutOfReach;
-use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, TYPOS, succeeds};
+use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, TYPOS, add_target, succeeds};
 
 /// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
@@ -201,6 +201,13 @@ pub(crate) fn bench(context: &Context, arguments: &[&str]) -> Result<()> {
 pub(crate) fn world_cost(context: &Context) -> Result<()> {
     packages::ensure(&["valgrind"])?;
     context.script("world-cost.sh")
+}
+
+/// The simulator as WebAssembly, in a browser without a screen: its page shows what the same program prints here.
+pub(crate) fn browser(context: &Context) -> Result<()> {
+    packages::ensure(&["chromium-headless-shell"])?;
+    add_target(context, "wasm32-wasip1")?;
+    context.script("browser.sh")
 }
 
 /// Runs the demonstrations on the simulated fabric, the one that is built soonest first. Without optimization, because

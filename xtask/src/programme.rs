@@ -195,6 +195,7 @@ const STEPS: &[Step] = &[
     step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
     step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
     step("what a world costs", 60, Beside(|context| checks::world_cost(context))),
+    step("a world in a browser", 90, Beside(|context| checks::browser(context))),
     step("coverage of cmid-proto", 90, Beside(checks::coverage)),
     step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
     step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
@@ -285,8 +286,7 @@ const SLOW: &[Step] = &[
     step("calls of librdmacm that wait for a peer on soft-iWARP", 120, siw(V6_12, Librdmacm, 300, &["@kernel-iwarp-waits"])),
     step("the tests of the core and the simulator, and the bindings, on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),
     step("a crate outside of the workspace on bare Debian 13", 300, Alone(|context| chroot::bare(context, include_str!("outside.sh")))),
-    step("a world in a browser", 300, Alone(|context| chroot::bare(context, include_str!("browser.sh")))),
-    step("tests and demonstrations with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
+step("tests and demonstrations with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
     step("the programme of every day on Debian 13", 2400, Alone(chroot::programme)),
 ];
 

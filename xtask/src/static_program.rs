@@ -1,11 +1,10 @@
 //! The example `handshake`, linked statically: it manages connections without librdmacm, libibverbs and rdma-sys.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use crate::checks::{dependencies, without_pkg_config};
 use crate::context::{Context, output};
-use crate::step::OutOfReach;
+use crate::tools::add_target;
 use anyhow::{Result, ensure};
 
 const PROGRAM: &str = "handshake";
@@ -14,27 +13,13 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Builds it for musl, without headers of rdma-core, and checks that it loads no library.
 pub(crate) fn build(context: &Context) -> Result<()> {
     ensure!(!dependencies(context, PROGRAM)?.contains("rdma-sys"), "{PROGRAM} depends on rdma-sys");
-    add_target(context)?;
+    add_target(context, TARGET)?;
     without_pkg_config(context, &["build", "--release", "--package", PROGRAM, "--target", TARGET])?;
     let program = context.target().join(TARGET).join("release").join(PROGRAM);
     let headers = output(Command::new("readelf").args(["--wide", "--dynamic", "--program-headers"]).arg(&program))?;
     let wanted = wants(&headers);
     ensure!(wanted.is_empty(), "{} is not static:\n{}", program.display(), wanted.join("\n"));
     Ok(())
-}
-
-/// Installs the standard library for the target if it is missing.
-fn add_target(context: &Context) -> Result<()> {
-    let mut sysroot = Command::new("rustc");
-    sysroot.args(["--print", "target-libdir", "--target", TARGET]).current_dir(&context.root);
-    if PathBuf::from(output(&mut sysroot)?.trim_end()).exists() {
-        return Ok(());
-    }
-    let mut add = Command::new("rustup");
-    if add.args(["target", "add", TARGET]).current_dir(&context.root).status().is_ok_and(|status| status.success()) {
-        return Ok(());
-    }
-    Err(OutOfReach("the standard library for musl").into())
 }
 
 /// The lines of readelf that name a library or a program interpreter.

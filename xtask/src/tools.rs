@@ -1,12 +1,13 @@
 //! External programs, most of them cargo subcommands, each in a fixed version, under `target/tools`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_softroce::packages;
 
-use crate::context::Context;
+use crate::context::{Context, output};
+use crate::step::OutOfReach;
 
 /// A program, named by its crate. `xtask/tools.txt` repeats the versions of those that it has.
 #[derive(Debug)]
@@ -101,4 +102,16 @@ pub(crate) fn python_nvmeof(context: &Context) -> Result<()> {
 /// Runs a command without its output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Installs Rust's standard library for a target if it is missing.
+pub(crate) fn add_target(context: &Context, target: &str) -> Result<()> {
+    let mut libraries = Command::new("rustc");
+    libraries.args(["--print", "target-libdir", "--target", target]).current_dir(&context.root);
+    let mut add = Command::new("rustup");
+    add.args(["target", "add", target]).current_dir(&context.root);
+    if Path::new(output(&mut libraries)?.trim_end()).exists() || succeeds(&mut add) {
+        return Ok(());
+    }
+    Err(OutOfReach("the standard library of another target").into())
 }
