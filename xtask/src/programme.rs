@@ -194,7 +194,7 @@ const STEPS: &[Step] = &[
     step("tests", 500, Beside(checks::tests)),
     step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
     step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
-    step("what a world costs", 60, Beside(|context| checks::world_cost(context))),
+    step("what a world costs", 90, Beside(|context| checks::world_cost(context))),
     step("a world in a browser", 90, Beside(|context| checks::browser(context))),
     step("coverage of cmid-proto", 90, Beside(checks::coverage)),
     step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
