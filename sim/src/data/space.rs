@@ -163,6 +163,9 @@ mod tests {
         assert_eq!(space.unmap(first)[..2], [7, 1]);
         assert_eq!(space.bytes(first), None);
         assert_eq!(space.bytes(second), Some(&[2; 10][..]));
+        // Nothing is left of what is given back.
+        assert_eq!((space.unmap(first), space.unmap(second)), (Vec::new(), vec![2; 10]));
+        assert!(space.mapped.is_empty() && space.bytes(second).is_none());
     }
 
     #[test]

@@ -267,3 +267,41 @@ impl World {
 fn is_inline(caps: &Caps, ranges: &[KeyedRange]) -> bool {
     ranges.iter().map(|range| range.len).sum::<usize>() <= caps.max_inline as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::queues::Pair;
+    use crate::data::space::Pins;
+    use crate::fabric::config::Config;
+    use crate::index::{CqNo, PdNo};
+    use crate::kernel::host::HostState;
+
+    #[test]
+    fn a_request_that_is_not_signaled_wakes_its_host_only_if_it_fails() {
+        let mut world = World::new(Config::default());
+        world.hosts.push(HostState::new(&[]));
+        let qp = QpNo { host: HostNo(0), num: 1 };
+        let pair = Pair::new(Service::Connected, PdNo(0), CqNo(0), CqNo(0), Caps::default());
+        world.queues.pairs.insert(qp, Box::new(pair));
+        let (ok, failed) = (WcStatus::SUCCESS, WcStatus::WR_FLUSH_ERR);
+        for (signaled, status, wakes) in [(true, ok, true), (false, ok, false), (false, failed, true)] {
+            let pending = Pending {
+                sequence: 1,
+                wr_id: 0,
+                opcode: WcOpcode::SEND,
+                signaled,
+                is_fenced: false,
+                pins: Pins::new(),
+                targets: Ranges::new(),
+                todo: None,
+                is_withdrawn: false,
+                is_executed: false,
+            };
+            world.finish_send(qp, pending, Sent { status, byte_len: 0, scatter: Vec::new() });
+            let mut woken = Vec::new();
+            world.take_news(|host| woken.push(host));
+            assert_eq!(woken.contains(&qp.host), wakes, "{signaled} {status}");
+        }
+    }
+}
