@@ -286,7 +286,7 @@ const SLOW: &[Step] = &[
     step("calls of librdmacm that wait for a peer on soft-iWARP", 120, siw(V6_12, Librdmacm, 300, &["@kernel-iwarp-waits"])),
     step("the tests of the core and the simulator, and the bindings, on aarch64", 900, Alone(|context| chroot::bare(context, include_str!("aarch64.sh")))),
     step("a crate outside of the workspace on bare Debian 13", 300, Alone(|context| chroot::bare(context, include_str!("outside.sh")))),
-step("tests and demonstrations with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
+    step("tests and demonstrations with Debian 13's own Rust", 900, Alone(|context| chroot::bare(context, include_str!("own_rust.sh")))),
     step("the programme of every day on Debian 13", 2400, Alone(chroot::programme)),
 ];
 
