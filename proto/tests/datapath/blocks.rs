@@ -111,10 +111,13 @@ fn parts_are_one_or_several() {
 #[test]
 fn what_is_over_comes_back_in_the_order_of_the_posts() {
     let (pool, mut lent) = (pool(4), Lent::new(4));
+    assert!(!lent.has_place(), "it has no memory yet");
     assert_eq!(lent.check_room(4, below(0)), Ok(()));
     for number in 0..4 {
+        assert!(lent.has_place());
         lent.lend(number, number / 2, Returns::ByCompletion, one(&pool));
     }
+    assert!(!lent.has_place());
     assert_eq!((lent.is_empty(), pool.available()), (false, 0));
     assert!(lent.reclaim(&done(0), below(0)).is_none(), "in flight");
     assert!(lent.reclaim(&done(7), below(4)).is_none(), "no such request");
@@ -127,7 +130,7 @@ fn what_is_over_comes_back_in_the_order_of_the_posts() {
 
 #[test]
 fn the_record_goes_round_and_keeps_the_order_of_the_posts() {
-    // The ring has four places. Each round leaves it elsewhere, with a request in the middle that is taken first.
+    // Each round leaves the ring elsewhere, with a request in the middle that is taken first.
     let (pool, mut lent) = (pool(5), Lent::new(3));
     let tagged = |tag| {
         let mut block = pool.take().unwrap();

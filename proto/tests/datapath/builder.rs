@@ -24,6 +24,7 @@ fn without_a_wish_the_pd_and_the_cq_are_new_and_the_cq_fits() {
     assert_eq!((qp.num(), pd.users(), cq.num()), (9, 0, 32));
     assert_eq!(drive.device().0.log, [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 32, 0), Log::CreateQp(16)]);
     assert!(drive.core().id_info(id).unwrap().has_qp);
+    assert_eq!(format!("{:?}", QpParts::<Layer> { qp, pd, cq }), "QpParts(QP 9)");
     let again = drive.qp(id).attach().unwrap_err();
     assert!(matches!(again, Error::Refused(_)), "{again}");
 }

@@ -175,6 +175,27 @@ fn a_session_that_ends_may_move_at_each_step(transport: Transport) {
     assert!(client.iter().all(|it| it.wr_id < 3), "{client:?}");
 }
 
+#[test]
+fn a_session_connects_from_the_source_of_its_options() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.3".parse().unwrap()]);
+    let _peer = fabric.host(&["10.0.0.2".parse().unwrap()]);
+    let mut drive = Drive::new(host.device(), Limits::SINGLE);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    for source in ["10.0.0.3:1234", "10.0.0.1:1235"].map(|source| source.parse().unwrap()) {
+        let options = Options { source: Some(source), ..within(SOON) };
+        let peer = "10.0.0.2:7471".parse().unwrap();
+        let mut session = Session::<()>::connect(&mut drive, Some(channel), peer, &options).unwrap();
+        // The address is known once the peer's is resolved.
+        fabric.advance_to(fabric.now().after(Duration::from_millis(1)));
+        drive.set_now(fabric.now());
+        drive.readable_all();
+        assert!(drive.next_event(channel).is_some_and(|event| event.id == session.id()));
+        assert_eq!(drive.local_addr(session.id()), Ok(source));
+        session.cancel(&mut drive).unwrap();
+    }
+}
+
 /// Acks that are owed, a limit, and a session that is over; and one that is taken in where no room is.
 #[test]
 fn a_release_that_fails_returns_the_session_and_an_adopt_its_memory() {
