@@ -247,6 +247,7 @@ const SLOW: &[Step] = &[
     step("the book of docs/", 60, Alone(checks::book)),
     step("every state of small worlds", 600, Cargo("run --release --package cmid-exploration")),
     step("mutants of the core", 14400, Alone(mutants::all)),
+    step("NVMe: 1,000 worlds", 300, Cargo("NVME_WORLDS=1000 test --release -p cmid-nvme --test worlds")),
     step("50,000 random programs of each kind", 900, Cargo("PROPTEST_CASES=50000 test --release -p cmid-model --all-features --test random")),
     step("a replicated log on three machines under 50 cuts of power and links", 900, Vms(Kernel::V6_12, |context| power::cuts(context, &power::FIFTY))),
     step("market data over a wire that loses packets", 300, vm(V6_12, Own, 1200, &["ours=@ticker sh ticker-loss"])),

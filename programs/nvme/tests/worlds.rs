@@ -26,7 +26,7 @@ const FAULT: u64 = 500;
 const WRONG: [Wrong; 6] =
     [Wrong::Length(15), Wrong::Identifier(0xfff), Wrong::Head(4), Wrong::Twice, Wrong::Key, Wrong::OtherKey];
 
-/// The seeds, and the threads that run them: a world mostly waits.
+/// The number of seeds without the variable `NVME_WORLDS`, and the threads that run them: a world mostly waits.
 const SEEDS: u64 = 24;
 const THREADS: u64 = 8;
 
@@ -103,7 +103,7 @@ impl Run {
         let mut within = |most| now + Duration::from_millis(self.rng.u64(5..most));
         self.next = within(FAULT / 2);
         let until = within(FAULT);
-        let fault = match self.rng.u32(0..12) {
+        let fault = match self.rng.u32(0..16) {
             0 => {
                 self.world.target = None;
                 Fault::Crash
@@ -123,6 +123,11 @@ impl Run {
             4..8 => {
                 self.world.disk.wrong = Some(WRONG[self.rng.usize(..WRONG.len())]);
                 self.count("wrong answers");
+                return;
+            }
+            12..16 => {
+                self.world.initiator.reset();
+                self.count("resets");
                 return;
             }
             cut => {
@@ -267,13 +272,38 @@ fn a_write_that_is_executed_again_is_noticed() {
     run.turn();
 }
 
+/// The next attempt would be after a minute.
+#[test]
+fn a_reset_brings_the_controller_up_at_once_and_sends_again_what_was_outstanding() {
+    for reactors in [0, 2] {
+        let mut world = World::live(2, |options| {
+            (options.reactors, options.reconnect_delay) = (reactors, Duration::from_secs(60));
+        });
+        world.disk.delay = 1_000_000;
+        world.initiator.submit(On::Io, wire::write(1, 0, 1, vec![7; BLOCK])).expect("room");
+        for _ in 0..20 {
+            world.turn();
+        }
+        world.disk.delay = 0;
+        world.initiator.reset();
+        assert!(world.ended().result.is_ok(), "reactors: {reactors}");
+        assert_eq!(world.disk.bytes[..BLOCK], [7; BLOCK]);
+        let happened: Vec<_> = world.happened.iter().map(|it| format!("{it:?}")).collect();
+        assert_eq!(happened, ["Live", "Lost(Reset)", "Live"]);
+        world.initiator.close();
+        world.initiator.reset();
+        assert!(world.initiator.controller().is_none(), "it is closed");
+    }
+}
+
 #[test]
 fn each_acknowledged_write_is_read_and_none_is_executed_again() {
     let mut sums = BTreeMap::<_, u32>::new();
+    let seeds: u64 = std::env::var("NVME_WORLDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number"));
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             std::thread::spawn(move || {
-                let seeds = (0..SEEDS).filter(move |seed| seed % THREADS == thread);
+                let seeds = (0..seeds).filter(move |seed| seed % THREADS == thread);
                 seeds
                     .flat_map(|seed| {
                         println!("seed {seed}");
@@ -290,7 +320,7 @@ fn each_acknowledged_write_is_read_and_none_is_executed_again() {
     }
     println!("{sums:?}");
     // Otherwise nothing was tested.
-    for what in ["reads", "writes", "faults", "cuts", "losses", "invalidations", "wrong answers"] {
+    for what in ["reads", "writes", "faults", "cuts", "resets", "losses", "invalidations", "wrong answers"] {
         assert!(sums.get(what).is_some_and(|&count| count > 20), "{sums:?}");
     }
 }

@@ -26,8 +26,6 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) entries: Vec<Entry>,
-    /// The numbers of cores in the texts, in the order of their appearance.
-    cores: Vec<String>,
     pub(crate) left_out: usize,
 }
 
@@ -42,8 +40,7 @@ impl World {
         let at = self.now;
         let Some(log) = &mut self.log else { return };
         if log.entries.len() < MOST {
-            let text = log.with_own_numbers(&text());
-            log.entries.push(Entry { at, from, to, text, is_lost });
+            log.entries.push(Entry { at, from, to, text: without_cores(&text()), is_lost });
         } else {
             log.left_out += 1;
         }
@@ -51,29 +48,6 @@ impl World {
 }
 
 impl Log {
-    /// Numbers the cores of a text, `s11` of `s11/ch0`, as they have appeared in this log: the numbers of the process depend
-    /// on its other worlds.
-    fn with_own_numbers(&mut self, mut rest: &str) -> String {
-        let mut text = String::with_capacity(rest.len());
-        while let Some((head, tail)) = rest.split_once('/') {
-            let before = head.trim_end_matches(|it: char| it.is_ascii_digit());
-            let core = &head[before.len()..];
-            match before.strip_suffix('s').filter(|_| !core.is_empty()) {
-                Some(before) => {
-                    let known = self.cores.iter().position(|known| known == core);
-                    let number = known.unwrap_or_else(|| {
-                        self.cores.push(core.to_owned());
-                        self.cores.len() - 1
-                    });
-                    let _ = write!(text, "{before}s{number}/");
-                }
-                None => text.extend([head, "/"]),
-            }
-            rest = tail;
-        }
-        text + rest
-    }
-
     /// Writes one line per entry, with the names of the hosts.
     pub(crate) fn lines(&self, name: impl Fn(HostNo) -> String) -> String {
         let mut lines = String::new();
@@ -86,6 +60,20 @@ impl Log {
         }
         lines
     }
+}
+
+/// Leaves out the number of a core, `s11/` of `s11/ch0`: it counts those of the process, not of the world.
+fn without_cores(mut rest: &str) -> String {
+    let mut text = String::with_capacity(rest.len());
+    while let Some((head, tail)) = rest.split_once('/') {
+        let before = head.trim_end_matches(|it: char| it.is_ascii_digit());
+        match before.strip_suffix('s').filter(|_| before.len() < head.len()) {
+            Some(before) => text += before,
+            None => text.extend([head, "/"]),
+        }
+        rest = tail;
+    }
+    text + rest
 }
 
 struct Way {
@@ -109,8 +97,7 @@ mod tests {
 
     #[test]
     fn a_line_does_not_depend_on_the_other_cores_of_the_process() {
-        let mut log = Log::default();
-        assert_eq!(log.with_own_numbers("Migrate { id: s12/id3, to: s7/ch0 }"), "Migrate { id: s0/id3, to: s1/ch0 }");
-        assert_eq!(log.with_own_numbers("s/ of 10.0.0.1/24 at s7/id9 at s4"), "s/ of 10.0.0.1/24 at s1/id9 at s4");
+        assert_eq!(without_cores("Migrate { id: s12/id3, to: s7/ch0 }"), "Migrate { id: id3, to: ch0 }");
+        assert_eq!(without_cores("s/ of 10.0.0.1/24 at s4"), "s/ of 10.0.0.1/24 at s4");
     }
 }

@@ -76,6 +76,9 @@ pub enum Loss {
         #[source]
         error: Error,
     },
+    /// The application has [reset](super::Initiator::reset) it.
+    #[error("the controller is reset")]
+    Reset,
     /// A reactor has panicked.
     #[error("a reactor has panicked")]
     Reactor,
@@ -120,6 +123,7 @@ impl Loss {
             | Loss::Ended { .. }
             | Loss::Unanswered { .. }
             | Loss::Moved { .. }
+            | Loss::Reset
             | Loss::Reactor
             | Loss::KeepAlive(_)
             | Loss::Late

@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::memory::MemoryError;
-use cmid_mio::proto::redial::{GivenUp, Redial, RedialLimits};
+use cmid_mio::proto::redial::{GivenUp, Redial};
 use cmid_mio::proto::{Acks, ChannelKey, Limits, Time};
 use cmid_mio::{Config, Mio};
 use mio::Registry;
@@ -197,16 +197,8 @@ impl<D: DataPath + 'static> Initiator<D> {
         let start = |device| Reactor::start(device, options.settings.queues, options.timeout, waker.clone());
         let reactors = siblings.into_iter().map(start).collect::<io::Result<_>>()?;
         let now = driver.drive().within(Duration::ZERO);
-        let limits = RedialLimits {
-            handshake: BRING_UP + options.timeout,
-            backoff: options.reconnect_delay,
-            backoff_max: options.reconnect_delay,
-            attempts: u32::MAX,
-            // With zero no second attempt follows, whatever this is.
-            within: options.ctrl_loss.map_or(Duration::MAX, |limit| if limit.is_zero() { BRING_UP } else { limit }),
-        };
         Ok(Initiator {
-            redial: Redial::new(0, limits, now),
+            redial: recover::redial(&options, now),
             lanes: (0..lanes).map(|qid| Lane::new(qid as u16, mio::Token(first_token + qid))).collect(),
             reactors,
             options,
@@ -310,6 +302,17 @@ impl<D: DataPath> Initiator<D> {
     #[must_use]
     pub fn transfer_max(&self) -> usize {
         self.controller().map_or(0, |controller| controller.transfer_max(self.options.transfer))
+    }
+
+    /// Resets the controller, as `nvme reset` does: ends its connections, and brings it up again at once. Requests that are
+    /// outstanding are sent again, as after a loss. Does nothing unless it is live.
+    pub fn reset(&mut self) {
+        if self.controller.as_ref().is_some_and(Controller::is_live) {
+            self.end_lanes();
+            let now = self.driver.drive().within(Duration::ZERO);
+            self.redial = recover::redial(&self.options, now);
+            self.tell(Happened::Lost(Loss::Reset));
+        }
     }
 
     /// Ends the connections. Requests that are outstanding end with [`Failure::GivenUp`].

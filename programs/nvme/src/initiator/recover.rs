@@ -5,10 +5,23 @@ use std::time::Duration;
 
 use cmid_mio::proto::Time;
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::redial::{GivenUp, Todo};
+use cmid_mio::proto::redial::{GivenUp, Redial, RedialLimits, Todo};
 
 use super::request::{On, Request, Tag};
-use super::{BufferOf, Ended, Failure, Happened, Initiator, Loss, RETRIES};
+use super::{BRING_UP, BufferOf, Ended, Failure, Happened, Initiator, Loss, Options, RETRIES};
+
+/// When the controller is brought up: at once, and after a loss as the options say.
+pub(super) fn redial(options: &Options, now: Time) -> Redial {
+    let limits = RedialLimits {
+        handshake: BRING_UP + options.timeout,
+        backoff: options.reconnect_delay,
+        backoff_max: options.reconnect_delay,
+        attempts: u32::MAX,
+        // With zero no second attempt follows, whatever this is.
+        within: options.ctrl_loss.map_or(Duration::MAX, |limit| if limit.is_zero() { BRING_UP } else { limit }),
+    };
+    Redial::new(0, limits, now)
+}
 
 impl<D: DataPath> Initiator<D> {
     /// The controller is lost, or was not brought up.

@@ -270,7 +270,7 @@ fn the_books_agree_whatever_happens() {
         "the old registration is valid",
         "in flight",
         "a memory window is bound to it",
-        "memory of a re-registration that failed is kept",
+        "the MR keeps memory of a re-registration that failed",
         "remote access error",
         "success BIND_MW",
         "success LOCAL_INV",
