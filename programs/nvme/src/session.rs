@@ -9,7 +9,7 @@ use cmid_mio::verbs::Verbs;
 use cmid_nvme::initiator::{BufferOf, Ended, Happened, Initiator, On, Options};
 use cmid_nvme::wire::{self, IdNamespace};
 use mio::{Events, Poll};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::args::Namespace;
@@ -28,6 +28,8 @@ pub(crate) struct Session {
     /// Whether a signal is to end the program: with its connections, because the kernel ends those of a program that was killed in
     /// another order. Soft-RoCE then waits for 50 s for the windows of each QP.
     interrupted: Arc<AtomicBool>,
+    /// Whether a signal is to reset the controller.
+    resets: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -44,7 +46,9 @@ impl Session {
             flag::register_conditional_shutdown(signal, 1, Arc::clone(&interrupted))?;
             flag::register(signal, Arc::clone(&interrupted))?;
         }
-        let mut session = Session { poll, events: Events::with_capacity(256), initiator, interrupted };
+        let resets = Arc::new(AtomicBool::new(false));
+        flag::register(SIGHUP, Arc::clone(&resets))?;
+        let mut session = Session { poll, events: Events::with_capacity(256), initiator, interrupted, resets };
         while session.initiator.controller().is_none() {
             session.turn(POLL).with_context(|| format!("{addr}"))?;
         }
@@ -64,6 +68,9 @@ impl Session {
             polled => polled?,
         }
         ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
+        if self.resets.swap(false, Ordering::Relaxed) {
+            self.initiator.reset();
+        }
         for event in &self.events {
             // There are no other sources.
             self.initiator.handle(event);

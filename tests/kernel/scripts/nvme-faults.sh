@@ -43,6 +43,18 @@ for kind in "" --write; do
     connected 2
 done
 
+for reactors in 0 2; do
+    echo "--- the controller is reset under writes, with the queues on $reactors reactors"
+    in_background "$ours" bench -a $target -n $nqn --write --io-size 32768 --seconds 8 --queue-depth 8 -i 4 --reactors $reactors
+    for wait in 1 2; do
+        kill -HUP $process
+        sleep $wait
+    done
+    ended 0
+    told "^lost: the controller is reset; connects again"
+    connected 3
+done
+
 echo "--- the target goes for good"
 in_background initiator bench --seconds 20 -c 1 -l 3
 unlink_port
