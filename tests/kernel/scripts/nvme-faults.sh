@@ -46,9 +46,10 @@ done
 for reactors in 0 2; do
     echo "--- the controller is reset under writes, with the queues on $reactors reactors"
     in_background "$ours" bench -a $target -n $nqn --write --io-size 32768 --seconds 8 --queue-depth 8 -i 4 --reactors $reactors
-    for wait in 1 2; do
+    for times in 2 3; do
         kill -HUP $process
-        sleep $wait
+        tries=0
+        until [ "$(grep -c '^connected' /tmp/errors)" -ge $times ] || [ $((tries += 1)) -gt 40 ]; do sleep 0.1; done
     done
     ended 0
     told "^lost: the controller is reset; connects again"
