@@ -135,8 +135,8 @@ impl<D: Pollable, O: Observer> Mio<D, O> {
         self.timeout((deadline != Time::NEVER).then(|| deadline.since(now())))
     }
 
-    /// Returns the timeout of the next poll: at most `at_most`; `None` means no timeout. It is zero while a turn has work, also
-    /// of requests made after the last turn: one turn for each poll suffices.
+    /// Returns the timeout of the next poll: at most `at_most`; `None` means no timeout. It is zero while a turn has
+    /// work, also of requests made after the last turn: one turn for each poll suffices.
     ///
     /// The timeout is rounded up to milliseconds, the resolution of mio. Rounded down, polls would return repeatedly
     /// just before a deadline.

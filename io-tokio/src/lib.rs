@@ -14,9 +14,9 @@
 //!
 //! # Tasks and runtimes
 //!
-//! There is no task of this crate but those in which a [`ByteListener`] accepts. Each listener and each connection has a drive
-//! of its own, in the value itself, and its futures make its turns. So nothing happens on a connection that no task awaits, except in the kernel: it keeps the
-//! events. Both kinds of runtimes do. A runtime needs its drivers of I/O and time: `enable_all` of its builder.
+//! There is no task of this crate but those in which a [`ByteListener`] accepts. Each listener and each connection has a
+//! drive of its own, in the value itself, and its futures make its turns. So nothing happens on a connection that no task
+//! awaits, except in the kernel: it keeps the events. Both kinds of runtimes do. A runtime needs its drivers of I/O and time: `enable_all` of its builder.
 //! Otherwise the first wait is an error that says so; where panics do not unwind, tokio's panic ends the process.
 //!
 //! A value moves freely between the threads of its runtime, and to another runtime with

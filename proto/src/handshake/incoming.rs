@@ -188,13 +188,23 @@ impl<H> ReleasedIncoming<H> {
         drive: &mut Drive<D, P, O>,
         channel: Option<ChannelKey>,
     ) -> Result<Incoming, Error> {
-        let id = drive.adopt(self.released_id)?;
-        if channel.is_some() {
-            drive.migrate(id, channel, Time::NEVER).inspect_err(|_| {
-                // Reports the error of the migration and not that of the destroy.
-                let _ = drive.destroy(id, Time::NEVER);
-            })?;
-        }
+        let id = adopt_on(drive, self.released_id, channel)?;
         Ok(Incoming { id, request: self.request })
     }
+}
+
+/// Adopts an id, on a channel or in synchronous mode (`None`). If the migration fails, the id is destroyed.
+pub(super) fn adopt_on<D: Device, P: Poller<D>, O: Observer>(
+    drive: &mut Drive<D, P, O>,
+    released_id: ReleasedId<D::Handle>,
+    channel: Option<ChannelKey>,
+) -> Result<IdKey, Error> {
+    let id = drive.adopt(released_id)?;
+    if channel.is_some() {
+        drive.migrate(id, channel, Time::NEVER).inspect_err(|_| {
+            // Reports the error of the migration and not that of the destroy.
+            let _ = drive.destroy(id, Time::NEVER);
+        })?;
+    }
+    Ok(id)
 }

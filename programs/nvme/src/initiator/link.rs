@@ -1,7 +1,7 @@
 //! A connection of a queue: its QP, its memory, and the commands that are on it.
 //!
-//! A capsule is a block, which the QP has until the send completes, or a later one if it is not signaled. Data that does not fit into a capsule is read and written by the
-//! target, in one of two places:
+//! A capsule is a block, which the QP has until the send completes, or a later one if it is not signaled.
+//! Data that does not fit into a capsule is read and written by the target, in one of two places:
 //!
 //! - a block of the application, to which a memory window is bound for this command. The target invalidates the key with its
 //!   response, and the block is the application's again;

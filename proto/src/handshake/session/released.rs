@@ -10,6 +10,7 @@ use crate::drive::{Drive, Observer, Poller, ReleasedId};
 use crate::error::{Error, Refused};
 use crate::error_with::ErrorWith;
 use crate::handshake::Connected;
+use crate::handshake::incoming::adopt_on;
 use crate::key::ChannelKey;
 use crate::refuse_reason::RefuseReason;
 use crate::request_kind::RequestKind;
@@ -84,14 +85,7 @@ impl<Q, H> ReleasedSession<Q, H> {
         channel: ChannelKey,
     ) -> Result<Session<Q>, ErrorWith<Q, Error>> {
         let ReleasedSession { connected, released_id, limit, has_failed, end } = self;
-        let adopted = drive.adopt(released_id).map_err(|refused| refused.error).and_then(|id| {
-            let moved = drive.migrate(id, Some(channel), Time::NEVER).inspect_err(|_| {
-                // Reports the error of the migration and not that of the destroy.
-                let _ = drive.destroy(id, Time::NEVER);
-            });
-            moved.map(|_done| id)
-        });
-        match adopted {
+        match adopt_on(drive, released_id, Some(channel)) {
             Ok(id) => {
                 let connected = Some(Connected { id, ..connected });
                 Ok(Session { id, opening: None, connected, limit, has_failed, end })
