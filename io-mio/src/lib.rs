@@ -13,19 +13,20 @@
 //!
 //! # A server and a client
 //!
-//! The client sends a word, and the server returns it in capital letters. Each wait has a limit, and both sides end in
-//! order. With the feature `verbs` the device is `cmid_mio::verbs::Verbs::open()?`, and all else stays.
+//! The client sends a word, and the server returns it in capital letters. [`Session`](proto::handshake::Session) is a
+//! connection as one value, with its end. Each wait has a limit. With the feature `verbs` the device is
+//! `cmid_mio::verbs::Verbs::open()?`, and all else stays.
 //!
 //! ```
 //! use cmid_mio::proto::datapath::{Access, Attaching, Completion, CreateError, DataPath, QpParts, SendWr, prelude::*};
-//! use cmid_mio::proto::handshake::{Connected, Dial, DialTo, Incoming};
-//! use cmid_mio::proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, Limits, PortSpace, Time};
+//! use cmid_mio::proto::handshake::{Incoming, Options, Session};
+//! use cmid_mio::proto::{Acks, ChannelKey, ConnParam, Event, Limits, PortSpace};
 //! use cmid_mio::{Config, Mio};
 //! use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 //! use std::time::{Duration, Instant};
 //! use std::{io, net::SocketAddr, os::fd::AsRawFd, thread};
 //!
-//! /// The limit of each step: a peer may be silent for ever.
+//! /// The limit of the handshake, of the words, and of the end: a peer may be silent for ever.
 //! const LIMIT: Duration = Duration::from_secs(10);
 //! /// The application's token for its CQ. The driver has those from 1000 on.
 //! const CQ: Token = Token(0);
@@ -33,43 +34,73 @@
 //! const SEND: u64 = 2;
 //!
 //! /// The default repeats 7 times, which soft-RoCE takes for "without end".
-//! fn param() -> ConnParam {
-//!     ConnParam { retry_count: 6, ..ConnParam::default() }
+//! fn options() -> Options<'static> {
+//!     let param = ConnParam { retry_count: 6, ..ConnParam::default() };
+//!     Options { param, timeout: LIMIT, ..Options::default() }
 //! }
 //!
-//! /// A QP with its PD and CQ, and memory: 32 bytes to receive into, 32 to send from.
+//! /// A QP with its PD and CQ, and memory: 5 bytes to receive into, 5 to send from.
 //! type Attached<D> = (QpParts<D>, <D as DataPath>::Mr);
 //!
 //! fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<Attached<D>, CreateError> {
 //!     let mut made = device.qp(to).attach()?;
-//!     let mr = made.pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
-//!     made.qp.post_recv(RECEIVE, mr.sge(0..32))?;
+//!     let mr = made.pd.register(vec![0; 10], Access::LOCAL_WRITE)?;
+//!     made.qp.post_recv(RECEIVE, mr.sge(0..5))?;
 //!     Ok((made, mr))
 //! }
 //!
-//! /// One side: its poll, its driver, the channel of its events.
+//! fn send<D: DataPath>((made, mr): &mut Attached<D>, word: &[u8; 5]) -> io::Result<()> {
+//!     mr.write(5, word)?;
+//!     made.qp.post_send(SendWr::send(SEND, mr.sge(5..10)))?;
+//!     Ok(())
+//! }
+//!
+//! /// One side: its poll, its driver, the channel of its events, its connection, and the word that it has received.
 //! struct Side<D: DataPath> {
 //!     poll: Poll,
 //!     driver: Mio<D>,
 //!     channel: ChannelKey,
+//!     session: Option<Session<Attached<D>>>,
+//!     is_client: bool,
+//!     word: Option<[u8; 5]>,
 //! }
 //!
 //! impl<D: DataPath> Side<D> {
-//!     fn new(device: D) -> io::Result<Self> {
+//!     fn new(device: D, is_client: bool) -> io::Result<Self> {
 //!         let poll = Poll::new()?;
 //!         let config = Config { limits: Limits::default(), tokens: 1000..1064 };
 //!         let mut driver = Mio::new(device, poll.registry(), config)?;
 //!         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-//!         Ok(Side { poll, driver, channel })
+//!         Ok(Side { poll, driver, channel, session: None, is_client, word: None })
 //!     }
 //!
-//!     /// The loop: a turn, what the application does, a poll.
-//!     fn until<T>(&mut self, mut look: impl FnMut(&mut Mio<D>) -> io::Result<Option<T>>) -> io::Result<T> {
-//!         let (end, mut events) = (Instant::now() + LIMIT, Events::with_capacity(64));
+//!     fn client(device: D, server: SocketAddr) -> io::Result<Self> {
+//!         let mut side = Side::new(device, true)?;
+//!         side.session = Some(Session::connect(side.driver.drive(), Some(side.channel), server, &options())?);
+//!         Ok(side)
+//!     }
+//!
+//!     fn server(device: D, address: SocketAddr) -> io::Result<Self> {
+//!         let mut side = Side::new(device, false)?;
+//!         let listener = side.driver.drive().create_id(Some(side.channel), PortSpace::Tcp)?;
+//!         side.driver.drive().bind(listener, address)?;
+//!         side.driver.drive().listen(listener, 8)?;
+//!         Ok(side)
+//!     }
+//!
+//!     /// The loop: a turn, what has come, a poll. Returns the received word when the connection is over.
+//!     fn run(mut self) -> io::Result<[u8; 5]> {
+//!         let (end, mut events) = (Instant::now() + 3 * LIMIT, Events::with_capacity(64));
 //!         loop {
 //!             let _next = self.driver.turn();
-//!             if let Some(found) = look(&mut self.driver)? {
-//!                 return Ok(found);
+//!             while let Some(event) = self.driver.drive().next_event(self.channel) {
+//!                 self.handle(event)?;
+//!             }
+//!             while let Some(completion) = self.next_completion()? {
+//!                 self.complete(completion)?;
+//!             }
+//!             if self.session.as_ref().is_some_and(Session::is_over) {
+//!                 return self.word.ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
 //!             }
 //!             let left = end.checked_duration_since(Instant::now()).ok_or(io::ErrorKind::TimedOut)?;
 //!             match self.poll.poll(&mut events, self.driver.timeout(Some(left))) {
@@ -77,119 +108,72 @@
 //!                 _ => {}
 //!             }
 //!             for event in &events {
-//!                 let _is_of_the_driver = self.driver.handle(event); // false: `look` polls the CQ in any case
+//!                 let _is_of_the_driver = self.driver.handle(event); // false: the CQ, which is polled in any case
 //!             }
 //!         }
 //!     }
 //!
-//!     fn event(&mut self) -> io::Result<Event> {
-//!         let channel = self.channel;
-//!         self.until(|driver| Ok(driver.drive().next_event(channel)))
-//!     }
-//!
-//!     /// Waits for a request to complete. A peer that disconnects completes no receive, so it looks for events too.
-//!     fn complete(&mut self, cq: &mut D::Cq, wr_id: u64) -> io::Result<()> {
-//!         let channel = self.channel;
-//!         self.until(|driver| {
-//!             let mut some = [Completion::default()];
-//!             while cq.poll_or_arm(&mut some)? > 0 {
-//!                 let [done] = &some;
-//!                 if !done.is_success() {
-//!                     return Err(io::Error::other(done.status.to_string()));
-//!                 } else if done.wr_id == wr_id {
-//!                     return Ok(Some(()));
+//!     /// An event of the listener or of the connection, whose handshake may have ended or failed with it.
+//!     fn handle(&mut self, event: Event) -> io::Result<()> {
+//!         let drive = self.driver.drive();
+//!         match &mut self.session {
+//!             None => match Incoming::new(drive, event) {
+//!                 Ok(request) => self.session = Some(Session::accept(drive, request, &options(), attach)?),
+//!                 Err(other) => return Err(io::Error::other(other.to_string())),
+//!             },
+//!             // A second client is rejected; the private data says why.
+//!             Some(session) if event.id != session.id() => match Incoming::new(drive, event) {
+//!                 Ok(request) => request.reject(drive, b"busy")?,
+//!                 Err(other) => return Err(io::Error::other(other.to_string())),
+//!             },
+//!             Some(session) => {
+//!                 let Some(connected) = session.handle(drive, event, attach)? else { return Ok(()) };
+//!                 let fd = connected.attached.0.cq.fd().as_raw_fd();
+//!                 self.poll.registry().register(&mut SourceFd(&fd), CQ, Interest::READABLE)?;
+//!                 if self.is_client {
+//!                     send(&mut connected.attached, b"hello")?;
 //!                 }
 //!             }
-//!             match driver.drive().next_event(channel) {
-//!                 Some(_disconnected) => Err(io::ErrorKind::UnexpectedEof.into()),
-//!                 None => Ok(None),
-//!             }
-//!         })
-//!     }
-//!
-//!     /// Sends what is in the second half of the memory.
-//!     fn send(&mut self, (made, mr): &mut Attached<D>, bytes: &[u8]) -> io::Result<()> {
-//!         mr.write(32, bytes)?;
-//!         made.qp.post_send(SendWr::send(SEND, mr.sge(32..32 + bytes.len())))?;
+//!         }
 //!         Ok(())
 //!     }
 //!
-//!     /// Registers the CQ of a connection with the poll.
-//!     fn watch(&mut self, (made, _): &Attached<D>) -> io::Result<()> {
-//!         self.poll.registry().register(&mut SourceFd(&made.cq.fd().as_raw_fd()), CQ, Interest::READABLE)
+//!     fn next_completion(&mut self) -> io::Result<Option<Completion>> {
+//!         let Some(session) = &mut self.session else { return Ok(None) };
+//!         Ok(session.next_completion(self.driver.drive())?)
 //!     }
 //!
-//!     /// Disconnects, waits for the peer's disconnect, and lets everything go.
-//!     fn end(mut self, id: IdKey, attached: Attached<D>) -> io::Result<()> {
-//!         let deadline = self.driver.drive().within(LIMIT);
-//!         self.driver.drive().disconnect(id, deadline)?;
-//!         while self.event()?.into_result()?.cm() != Some(CmEvent::Disconnected) {}
-//!         self.driver.drive().detach_qp(id, |device, id| device.destroy_qp(id))?;
-//!         self.driver.drive().destroy(id, Time::NEVER)?;
-//!         drop(attached);
-//!         Ok(())
+//!     /// The end of a receive or a send. The client has its answer and disconnects; the session of the server follows. A
+//!     /// receive that the end has flushed brings no word.
+//!     fn complete(&mut self, completion: Completion) -> io::Result<()> {
+//!         let Some(session) = &mut self.session else { return Ok(()) };
+//!         let is_word = completion.wr_id == RECEIVE && completion.is_success();
+//!         let Some(attached) = session.attached().filter(|_| is_word) else { return Ok(()) };
+//!         let mut word = [0; 5];
+//!         attached.1.read(0, &mut word)?;
+//!         self.word = Some(word);
+//!         if self.is_client {
+//!             session.disconnect(self.driver.drive())?;
+//!             return Ok(());
+//!         }
+//!         send(attached, &word.map(|letter| letter.to_ascii_uppercase()))
 //!     }
-//! }
-//!
-//! fn client<D: DataPath>(mut side: Side<D>, server: SocketAddr) -> io::Result<()> {
-//!     let (channel, deadline) = (side.channel, side.driver.drive().within(LIMIT));
-//!     let to = DialTo { param: param(), ..DialTo::new(server) };
-//!     let mut dial = Dial::start(side.driver.drive(), Some(channel), &to, deadline)?;
-//!     let Connected { id, mut attached, .. } = side.until(|driver| {
-//!         let Some(event) = driver.drive().next_event(channel) else { return Ok(None) };
-//!         Ok(dial.handle(driver.drive(), event, |drive, id| drive.attach_qp(id, attach::<D>))?)
-//!     })?;
-//!     side.watch(&attached)?;
-//!     side.send(&mut attached, b"hello")?;
-//!     side.complete(&mut attached.0.cq, RECEIVE)?;
-//!     let mut answer = [0; 5];
-//!     attached.1.read(0, &mut answer)?;
-//!     assert_eq!(&answer, b"HELLO");
-//!     side.end(id, attached)
-//! }
-//!
-//! fn listen<D: DataPath>(device: D, address: SocketAddr) -> io::Result<(Side<D>, IdKey)> {
-//!     let mut side = Side::new(device)?;
-//!     let listener = side.driver.drive().create_id(Some(side.channel), PortSpace::Tcp)?;
-//!     side.driver.drive().bind(listener, address)?;
-//!     side.driver.drive().listen(listener, 8)?;
-//!     Ok((side, listener))
-//! }
-//!
-//! fn server<D: DataPath>(mut side: Side<D>, listener: IdKey) -> io::Result<()> {
-//!     let request = side.event()?.into_result()?;
-//!     let incoming = Incoming::new(side.driver.drive(), request).map_err(|event| io::Error::other(event.to_string()))?;
-//!     let (channel, deadline) = (side.channel, side.driver.drive().within(LIMIT));
-//!     let mut serve = incoming
-//!         .accept(side.driver.drive(), param(), &[], deadline, |drive, id| drive.attach_qp(id, attach::<D>))?;
-//!     let Connected { id, mut attached, .. } = side.until(|driver| {
-//!         let Some(event) = driver.drive().next_event(channel) else { return Ok(None) };
-//!         Ok(serve.handle(driver.drive(), event)?)
-//!     })?;
-//!     side.watch(&attached)?;
-//!     side.complete(&mut attached.0.cq, RECEIVE)?;
-//!     let mut word = [0; 5];
-//!     attached.1.read(0, &mut word)?;
-//!     side.send(&mut attached, &word.to_ascii_uppercase())?;
-//!     // The client disconnects when it has the answer, and this side replies with its own disconnect.
-//!     while side.event()?.into_result()?.cm() != Some(CmEvent::Disconnected) {}
-//!     side.driver.drive().disconnect(id, Time::NEVER)?;
-//!     side.driver.drive().destroy(listener, Time::NEVER)?;
-//!     Ok(())
 //! }
 //!
 //! let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
 //! let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
 //! let address = "10.0.0.2:7471".parse()?;
 //!
-//! let (side, listener) = listen(host.device(), address)?;
-//! let serving = thread::spawn(move || server(side, listener));
-//! client(Side::new(host.device())?, address)?;
-//! serving.join().expect("the server does not panic")?;
+//! let server = Side::server(host.device(), address)?;
+//! let serving = thread::spawn(move || server.run());
+//! let answer = Side::client(host.device(), address)?.run()?;
+//! let word = serving.join().expect("the server does not panic")?;
+//! assert_eq!((&word, &answer), (b"hello", b"HELLO"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`cmid_proto::handshake`] has the two values that make the connection, and [`cmid_proto::datapath`] the traits of the rest.
+//! [`cmid_proto::handshake`] has the values that make the connection, and [`cmid_proto::datapath`] the traits of the rest. A
+//! session can move to another thread and its poll: [`Session::release`](proto::handshake::Session::release).
 #![forbid(unsafe_code)]
 
 mod driver;

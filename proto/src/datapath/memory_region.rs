@@ -187,7 +187,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
 /// re-registered and deregistered by itself: a change of one neither moves nor frees the memory of another. The memory is
 /// freed when the last registration and the last handle have let go. While it is shared, [`MemoryRegion::slice`] and
 /// [`MemoryRegion::slice_mut`] return `EBUSY`: another registration may have work in flight.
-pub trait Memory: From<Vec<u8>> + Send + Sync + 'static {
+pub trait Memory: memory::Buffer + From<Vec<u8>> + Send + Sync + 'static {
     /// A handle of memory that several registrations share. Each registration takes a clone.
     type Shared: Clone + Into<Self> + Send + Sync;
 

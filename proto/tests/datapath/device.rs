@@ -11,7 +11,7 @@ use cmid_proto::datapath::{
     CqRoom, CreateError, DataPath, DeviceAttrs, Memory, Pool, PortAttrs, PortGid, PortState, PostReason,
     ProtectionDomain, QpState, Remote, SrqCaps, Unpolled,
 };
-use cmid_proto::memory::{self, PdState};
+use cmid_proto::memory::{self, Buffer, PdState};
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, ErrorWith, IdKey, Outcome, Pollable, RawEvent};
 
 /// A call.
@@ -78,6 +78,12 @@ pub(crate) struct Plain(pub(crate) Vec<u8>);
 impl From<Vec<u8>> for Plain {
     fn from(bytes: Vec<u8>) -> Self {
         Plain(bytes)
+    }
+}
+
+impl Buffer for Plain {
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cmid_proto::datapath::Memory;
+use cmid_proto::memory;
 
 use crate::data::space::{Lent, Stretch};
 use crate::fabric::shared::Shared;
@@ -143,6 +144,12 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.take();
+    }
+}
+
+impl memory::Buffer for Buffer {
+    fn len(&self) -> usize {
+        self.len()
     }
 }
 

@@ -239,6 +239,12 @@ impl Drop for Buffer {
     }
 }
 
+impl memory::Buffer for Buffer {
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
 impl Memory for Buffer {
     type Shared = SharedBuffer;
 
