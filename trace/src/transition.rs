@@ -4,6 +4,7 @@ use std::fmt;
 
 use cmid_proto::{IdKey, Request, State, Step, Time};
 
+use crate::bytes::Bytes;
 use crate::words;
 
 /// The direction of a step.
@@ -101,14 +102,17 @@ pub(crate) fn arrow(step: &Step<'_>) -> Option<Arrow> {
 
 /// A step in words: as [`Step`] shows it, with what a reader of a whole run needs besides.
 pub(crate) fn text(step: &Step<'_>) -> String {
-    if let Step::Call { call, .. } = step {
-        format!("{call:?}")
+    let with = |data: &[u8]| if data.is_empty() { String::new() } else { format!(", data {}", Bytes::from(data)) };
+    if let Step::Call { call, private_data } = step {
+        words::call(call, private_data)
     } else if let Step::Deliver { channel, event } = step {
         format!("{}, on {channel}", words::event(event))
-    } else if let Step::Event { channel, .. } = step {
-        format!("{step}, on {channel}")
+    } else if let Step::Event { channel, event, .. } = step {
+        format!("{step}, on {channel}{}", with(event.private_data))
     } else if let Step::Submit { request: Request::Migrate { to: Some(to) }, result: Ok(()), .. } = step {
         format!("{step} to {to}")
+    } else if let Step::Submit { request, .. } = step {
+        format!("{step}{}", with(request.private_data()))
     } else if let Step::Release { number, result: Ok(()), .. } | Step::Adopt { number, .. } = step {
         format!("{step}, number {number}")
     } else {

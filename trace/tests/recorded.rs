@@ -49,6 +49,11 @@ fn comes_to_its_end(name: &str) {
     ] {
         assert!(steps.iter().any(|(_, step)| step.contains(part)), "{name} has no {part:?}");
     }
+    // Each step that carries private data shows it.
+    for of in ["app  > core", "core >  device", "core  < device", "app <  core"] {
+        let is_shown = |step: &str| step.contains(of) && step.contains("data 68656c6c6f");
+        assert!(steps.iter().any(|(_, step)| is_shown(step)), "{name}: {of}");
+    }
     assert!(steps.iter().any(|(which, step)| *which == 2 && step.contains("adopt id0 on ch1, number")), "{name}");
 }
 
