@@ -18,7 +18,9 @@
 //! `cmid_mio::verbs::Verbs::open()?`, and all else stays.
 //!
 //! ```
-//! use cmid_mio::proto::datapath::{Access, Attaching, Completion, CreateError, DataPath, QpParts, SendWr, prelude::*};
+//! use cmid_mio::proto::datapath::{
+//!     Access, Attaching, Completion, CreateError, DataPath, QpParts, SendWr, prelude::*,
+//! };
 //! use cmid_mio::proto::handshake::{Incoming, Options, Session};
 //! use cmid_mio::proto::{Acks, ChannelKey, ConnParam, Event, Limits, PortSpace};
 //! use cmid_mio::{Config, Mio};
@@ -42,7 +44,10 @@
 //! /// A QP with its PD and CQ, and memory: 5 bytes to receive into, 5 to send from.
 //! type Attached<D> = (QpParts<D>, <D as DataPath>::Mr);
 //!
-//! fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<Attached<D>, CreateError> {
+//! fn attach<D: DataPath>(
+//!     device: &mut D,
+//!     to: Attaching<'_>,
+//! ) -> Result<Attached<D>, CreateError> {
 //!     let mut made = device.qp(to).attach()?;
 //!     let mr = made.pd.register(vec![0; 10], Access::LOCAL_WRITE)?;
 //!     made.qp.post_recv(RECEIVE, mr.sge(0..5))?;
@@ -55,7 +60,8 @@
 //!     Ok(())
 //! }
 //!
-//! /// One side: its poll, its driver, the channel of its events, its connection, and the word that it has received.
+//! /// One side: its poll, its driver, the channel of its events, its connection, and the
+//! /// word that it has received.
 //! struct Side<D: DataPath> {
 //!     poll: Poll,
 //!     driver: Mio<D>,
@@ -76,19 +82,26 @@
 //!
 //!     fn client(device: D, server: SocketAddr) -> io::Result<Self> {
 //!         let mut side = Side::new(device, true)?;
-//!         side.session = Some(Session::connect(side.driver.drive(), Some(side.channel), server, &options())?);
+//!         side.session = Some(Session::connect(
+//!             side.driver.drive(),
+//!             Some(side.channel),
+//!             server,
+//!             &options(),
+//!         )?);
 //!         Ok(side)
 //!     }
 //!
 //!     fn server(device: D, address: SocketAddr) -> io::Result<Self> {
 //!         let mut side = Side::new(device, false)?;
-//!         let listener = side.driver.drive().create_id(Some(side.channel), PortSpace::Tcp)?;
+//!         let listener =
+//!             side.driver.drive().create_id(Some(side.channel), PortSpace::Tcp)?;
 //!         side.driver.drive().bind(listener, address)?;
 //!         side.driver.drive().listen(listener, 8)?;
 //!         Ok(side)
 //!     }
 //!
-//!     /// The loop: a turn, what has come, a poll. Returns the received word when the connection is over.
+//!     /// The loop: a turn, what has come, a poll. Returns the received word when the
+//!     /// connection is over.
 //!     fn run(mut self) -> io::Result<[u8; 5]> {
 //!         let (end, mut events) = (Instant::now() + 3 * LIMIT, Events::with_capacity(64));
 //!         loop {
@@ -102,37 +115,44 @@
 //!             if self.session.as_ref().is_some_and(Session::is_over) {
 //!                 return self.word.ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
 //!             }
-//!             let left = end.checked_duration_since(Instant::now()).ok_or(io::ErrorKind::TimedOut)?;
+//!             let left = end
+//!                 .checked_duration_since(Instant::now())
+//!                 .ok_or(io::ErrorKind::TimedOut)?;
 //!             match self.poll.poll(&mut events, self.driver.timeout(Some(left))) {
-//!                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+//!                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+//!                     return Err(error);
+//!                 }
 //!                 _ => {}
 //!             }
 //!             for event in &events {
-//!                 let _is_of_the_driver = self.driver.handle(event); // false: the CQ, which is polled in any case
+//!                 // False: the CQ, which is polled in any case.
+//!                 let _is_of_the_driver = self.driver.handle(event);
 //!             }
 //!         }
 //!     }
 //!
-//!     /// An event of the listener or of the connection, whose handshake may have ended or failed with it.
+//!     /// An event of the listener, or of the connection, whose handshake may end with it.
 //!     fn handle(&mut self, event: Event) -> io::Result<()> {
 //!         let drive = self.driver.drive();
-//!         match &mut self.session {
-//!             None => match Incoming::new(drive, event) {
-//!                 Ok(request) => self.session = Some(Session::accept(drive, request, &options(), attach)?),
-//!                 Err(other) => return Err(io::Error::other(other.to_string())),
-//!             },
-//!             // A second client is rejected; the private data says why.
-//!             Some(session) if event.id != session.id() => match Incoming::new(drive, event) {
-//!                 Ok(request) => request.reject(drive, b"busy")?,
-//!                 Err(other) => return Err(io::Error::other(other.to_string())),
-//!             },
-//!             Some(session) => {
-//!                 let Some(connected) = session.handle(drive, event, attach)? else { return Ok(()) };
-//!                 let fd = connected.attached.0.cq.fd().as_raw_fd();
-//!                 self.poll.registry().register(&mut SourceFd(&fd), CQ, Interest::READABLE)?;
-//!                 if self.is_client {
-//!                     send(&mut connected.attached, b"hello")?;
+//!         let Some(session) = self.session.as_mut().filter(|it| it.id() == event.id)
+//!         else {
+//!             match Incoming::new(drive, event) {
+//!                 // A second client is rejected, and the private data says why.
+//!                 Ok(request) if self.session.is_some() => request.reject(drive, b"busy")?,
+//!                 Ok(request) => {
+//!                     let session = Session::accept(drive, request, &options(), attach)?;
+//!                     self.session = Some(session);
 //!                 }
+//!                 Err(other) => return Err(io::Error::other(other.to_string())),
+//!             }
+//!             return Ok(());
+//!         };
+//!         if let Some(connected) = session.handle(drive, event, attach)? {
+//!             let fd = connected.attached.0.cq.fd().as_raw_fd();
+//!             let registry = self.poll.registry();
+//!             registry.register(&mut SourceFd(&fd), CQ, Interest::READABLE)?;
+//!             if self.is_client {
+//!                 send(&mut connected.attached, b"hello")?;
 //!             }
 //!         }
 //!         Ok(())
@@ -143,12 +163,14 @@
 //!         Ok(session.next_completion(self.driver.drive())?)
 //!     }
 //!
-//!     /// The end of a receive or a send. The client has its answer and disconnects; the session of the server follows. A
-//!     /// receive that the end has flushed brings no word.
+//!     /// The end of a receive or a send. The client has its answer and disconnects; the
+//!     /// session of the server follows. A receive that the end has flushed brings no word.
 //!     fn complete(&mut self, completion: Completion) -> io::Result<()> {
 //!         let Some(session) = &mut self.session else { return Ok(()) };
 //!         let is_word = completion.wr_id == RECEIVE && completion.is_success();
-//!         let Some(attached) = session.attached().filter(|_| is_word) else { return Ok(()) };
+//!         let Some(attached) = session.attached().filter(|_| is_word) else {
+//!             return Ok(());
+//!         };
 //!         let mut word = [0; 5];
 //!         attached.1.read(0, &mut word)?;
 //!         self.word = Some(word);
@@ -160,7 +182,10 @@
 //!     }
 //! }
 //!
-//! let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+//! let fabric = cmid_sim::Fabric::new(cmid_sim::Config {
+//!     clock: cmid_sim::Clock::Real,
+//!     ..Default::default()
+//! });
 //! let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
 //! let address = "10.0.0.2:7471".parse()?;
 //!
