@@ -24,6 +24,8 @@ use crate::kernel::signal::Signal;
 #[derive(Debug)]
 pub struct SimDevice {
     host: Host,
+    /// Which device of its process it is, from 1.
+    number: u32,
     channels: KeyTable<ChannelKey, Channel>,
     ids: KeyTable<IdKey, IdNo>,
     /// Whether the library has found an RDMA device on the host; it checks only once (`ucma_init`).
@@ -66,13 +68,28 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
+        let number = host.fabric.with(|world| {
+            world.hosts.get_mut(host.no.0).map_or(1, |state| {
+                state.opened = state.opened.saturating_add(1);
+                state.opened
+            })
+        });
         SimDevice {
             host,
+            number,
             channels: KeyTable::default(),
             ids: KeyTable::default(),
             has_seen_device: false,
             fetched: None,
         }
+    }
+
+    /// Logs a call or an event, and which device of its process it is of, unless it is of the first: keys are those of a device.
+    fn note(&self, world: &mut World, text: impl FnOnce() -> String) {
+        world.note(self.host.no, || match self.number {
+            1 => text(),
+            number => format!("device {number}: {}", text()),
+        });
     }
 
     /// Returns its fabric.
@@ -210,11 +227,10 @@ impl Device for SimDevice {
         // Reserves first, so that a request is not lost for lack of a slot.
         self.ids.reserve(child)?;
         let file = self.file(on, Errno::EBADF)?;
-        let at = self.host.no;
         let fetched = self.host.fabric.with(|world| {
             let fetched = world.fetch(file, child);
             if let Some(fetched) = &fetched {
-                world.note(at, || fetched.text());
+                self.note(world, || fetched.text());
             }
             fetched
         });
@@ -228,7 +244,7 @@ impl Device for SimDevice {
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         let outcome = self.make(call, private_data);
         self.host.fabric.with(|world| {
-            world.note(self.host.no, || match outcome {
+            self.note(world, || match outcome {
                 Ok(()) => format!("{call:?}"),
                 Err(errno) => format!("{call:?}: {errno}"),
             });

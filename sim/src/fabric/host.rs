@@ -70,6 +70,15 @@ impl Host {
         });
     }
 
+    /// A program of the host starts: the log counts its devices from 1.
+    pub(crate) fn begin_process(&self) {
+        self.fabric.with(|world| {
+            if let Some(host) = world.hosts.get_mut(self.no.0) {
+                host.opened = 0;
+            }
+        });
+    }
+
     /// Sets the host's link down or up. While it is down, no message arrives at the host or leaves it; a peer cannot
     /// distinguish this from a crashed host. Connected QPs repeat their packets when it is up again, if they have not
     /// given up: with a `retry_count` of 7 they never do, as with soft-RoCE.

@@ -46,6 +46,8 @@ pub(crate) struct HostState {
     /// Connections by the peer's device and QP number, each of which may be in use once at a time.
     pub(crate) remote_qps: Table<(HostNo, u32), IdNo>,
     pub(crate) next_qp_num: u32,
+    /// The number of devices that its process has opened, for the log.
+    pub(crate) opened: u32,
 }
 
 impl HostState {
@@ -68,6 +70,7 @@ impl HostState {
             remote_qps: Table::default(),
             // Far from the numbers that programs without QPs usually choose.
             next_qp_num: 0x10_0000,
+            opened: 0,
         }
     }
 

@@ -71,6 +71,7 @@ impl World {
         let now = self.now();
         let Some(seat) = self.seats.get_mut(at).filter(|seat| seat.program.is_none() && !seat.is_done) else { return };
         seat.node.host.set_link(true);
+        seat.node.host.begin_process();
         seat.node.note("starts");
         seat.program = Some((seat.start)(&seat.node));
         let due = now.max(seat.paused_until);

@@ -224,7 +224,7 @@ impl World {
     }
 
     /// Returns what has happened so far, one line each: messages, calls, events, completions with an error, faults. Nothing
-    /// without a log ([`World::logged`]).
+    /// without a log ([`World::logged`]). Keys are those of a device; lines of a program's second device say `device 2`.
     #[must_use]
     pub fn trace(&self) -> String {
         let name =

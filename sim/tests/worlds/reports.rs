@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-use cmid_proto::Time;
+use cmid_proto::{Acks, PortSpace, Time};
 use cmid_sim::{Fault, Node, Turn, World, check, find};
 
 use crate::client::{Client, Mistake};
@@ -81,6 +81,27 @@ fn a_trace_has_the_messages_calls_and_events_of_all_hosts() {
         "client -> server: Dreq",
     ] {
         assert!(trace.contains(part), "{part} is not in\n{trace}");
+    }
+}
+
+#[test]
+fn a_trace_shows_which_device_of_a_process_has_a_key() {
+    let mut world = World::logged(&cmid_sim::Config::default());
+    world.host("a", |node| {
+        for _ in 0..2 {
+            let mut drive = node.drive();
+            let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+            drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        }
+        idle(node)
+    });
+    world.run_for(Duration::from_millis(1));
+    world.crash("a");
+    world.restart("a");
+    world.run_for(Duration::from_millis(1));
+    let trace = world.trace();
+    for of in ["a: CreateId { id: id0,", "a: device 2: CreateId { id: id0,"] {
+        assert_eq!(trace.matches(of).count(), 2, "{of} in\n{trace}");
     }
 }
 
