@@ -1,6 +1,8 @@
-//! A sequence chart of a replay: application, core and device. Output is Mermaid or SVG.
+//! A sequence chart of a replay: application, core and device of each recording. Output is Mermaid or SVG.
 
 use std::fmt::Write as _;
+
+use cmid_proto::Time;
 
 use crate::transition::{Arrow, Transition};
 
@@ -13,14 +15,18 @@ pub enum ChartFormat {
     Svg,
 }
 
-/// The transitions of a chart that have an arrow, in order.
+/// The transitions of a chart that have an arrow.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
     rows: Vec<Row>,
+    /// The number of recordings.
+    drivers: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Row {
+    at: Time,
+    driver: usize,
     arrow: Arrow,
     text: String,
     change: Option<String>,
@@ -30,14 +36,33 @@ struct Row {
 const ROW: usize = 34;
 const TOP: usize = 60;
 const LANES: [(&str, usize); 3] = [("application", 150), ("core", 550), ("device", 950)];
+/// The width of a driver.
 const WIDTH: usize = 1100;
 
 impl Chart {
-    /// Adds a step. Ignores steps without an arrow.
-    pub fn add(&mut self, step: &Transition) {
+    /// Adds a step of a recording, by the index that [`replay`](crate::replay) gives. Ignores steps without an arrow.
+    pub fn add(&mut self, driver: usize, step: &Transition) {
+        self.drivers = self.drivers.max(driver + 1);
         if let Some(arrow) = step.arrow {
-            self.rows.push(Row { arrow, text: step.text.clone(), change: step.change() });
+            self.rows.push(Row { at: step.at, driver, arrow, text: step.text.clone(), change: step.change() });
         }
+    }
+
+    /// The rows in the order of their times, which the drivers of a machine count from the same epoch.
+    fn rows(&self) -> Vec<&Row> {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|row| row.at);
+        rows
+    }
+
+    /// The lanes of each driver: its number, the name and the place.
+    fn lanes(&self) -> impl Iterator<Item = (String, usize)> + '_ {
+        (0..self.drivers.max(1)).flat_map(|driver| LANES.map(|(name, x)| (self.lane(driver, name), driver * WIDTH + x)))
+    }
+
+    /// The name of a lane, with the number of its driver, as `cmid-replay` prints it, if there are several.
+    fn lane(&self, driver: usize, name: &str) -> String {
+        if self.drivers > 1 { format!("{name} {}", driver + 1) } else { name.to_owned() }
     }
 
     /// Renders the chart.
@@ -51,39 +76,40 @@ impl Chart {
 
     fn mermaid(&self) -> String {
         let mut text = String::from("sequenceDiagram\n");
-        for (name, _) in LANES {
+        for (name, _) in self.lanes() {
             let _ = writeln!(text, "    participant {name}");
         }
-        for Row { arrow, text: said, change } in &self.rows {
+        for Row { driver, arrow, text: said, change, .. } in self.rows() {
             let line = if *arrow == Arrow::Outcome { "-->>" } else { "->>" };
             let (from, to) = ends(*arrow);
-            let _ = writeln!(text, "    {}{line}{}: {}", LANES[from].0, LANES[to].0, for_mermaid(said));
+            let [from, to, core] = [from, to, CORE].map(|lane| self.lane(*driver, LANES[lane].0));
+            let _ = writeln!(text, "    {from}{line}{to}: {}", for_mermaid(said));
             if let Some(change) = change {
-                let _ = writeln!(text, "    Note over core: {}", for_mermaid(change));
+                let _ = writeln!(text, "    Note over {core}: {}", for_mermaid(change));
             }
         }
         text
     }
 
     fn svg(&self) -> String {
-        let height = TOP + ROW * (self.rows.len() + 1);
+        let (width, height) = (WIDTH * self.drivers.max(1), TOP + ROW * (self.rows.len() + 1));
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
              font-size=\"11\">\n<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
              markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
-        for (name, x) in LANES {
+        for (name, x) in self.lanes() {
             let _ = writeln!(
                 text,
                 "<text x=\"{x}\" y=\"30\" text-anchor=\"middle\" font-size=\"14\">{name}</text>\
                  <path d=\"M{x} 40V{height}\" stroke=\"#999\"/>"
             );
         }
-        for (number, Row { arrow, text: said, change }) in self.rows.iter().enumerate() {
+        for (number, Row { driver, arrow, text: said, change, .. }) in self.rows().into_iter().enumerate() {
             let y = TOP + ROW * (number + 1);
             let (from, to) = ends(*arrow);
-            let (from, to) = (LANES[from].1, LANES[to].1);
+            let [from, to, core] = [from, to, CORE].map(|lane| driver * WIDTH + LANES[lane].1);
             let dashes = if *arrow == Arrow::Outcome { " stroke-dasharray=\"4 3\"" } else { "" };
             // A deadline has no source lane: its arrow starts beside the core.
             let begin = if from == to { from + 60 } else { from };
@@ -96,7 +122,7 @@ impl Chart {
                 for_svg(&short(said))
             );
             if let Some(change) = change {
-                let (x, y) = (LANES[1].1 + 6, y + 13);
+                let (x, y) = (core + 6, y + 13);
                 let _ = writeln!(text, "<text x=\"{x}\" y=\"{y}\" fill=\"#a03000\">{}</text>", for_svg(change));
             }
         }
@@ -105,14 +131,19 @@ impl Chart {
     }
 }
 
-/// The source and the target of an arrow, as indexes into `LANES`.
+/// Indexes into `LANES`.
+const APPLICATION: usize = 0;
+const CORE: usize = 1;
+const DEVICE: usize = 2;
+
+/// The source and the target of an arrow.
 fn ends(arrow: Arrow) -> (usize, usize) {
     match arrow {
-        Arrow::AppToCore => (0, 1),
-        Arrow::CoreToApp => (1, 0),
-        Arrow::CoreToDevice => (1, 2),
-        Arrow::Outcome | Arrow::DeviceToCore => (2, 1),
-        Arrow::Clock => (1, 1),
+        Arrow::AppToCore => (APPLICATION, CORE),
+        Arrow::CoreToApp => (CORE, APPLICATION),
+        Arrow::CoreToDevice => (CORE, DEVICE),
+        Arrow::Outcome | Arrow::DeviceToCore => (DEVICE, CORE),
+        Arrow::Clock => (CORE, CORE),
     }
 }
 

@@ -72,12 +72,8 @@ fn whoever_adopts_needs_the_recording_of_who_released() {
 fn charts_are_drawn() {
     let recordings = recordings(KERNEL);
     let mut chart = Chart::default();
-    replay(&recordings, |which, step| {
-        if which == 0 {
-            chart.add(step)
-        }
-    })
-    .unwrap();
+    let first = std::slice::from_ref(&recordings[0]);
+    replay(first, |which, step| chart.add(which, step)).unwrap();
     let mermaid = chart.draw(ChartFormat::Mermaid);
     assert!(mermaid.starts_with("sequenceDiagram\n    participant application\n"), "{mermaid}");
     for line in [
@@ -92,4 +88,27 @@ fn charts_are_drawn() {
     let svg = chart.draw(ChartFormat::Svg);
     assert_eq!(svg.matches("marker-end").count(), mermaid.matches(">>").count());
     assert!(svg.contains("id0: - -&gt; idle") && svg.ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_chart_has_the_lanes_of_each_driver_and_the_order_of_time() {
+    let recordings = recordings(KERNEL);
+    let (mut chart, mut times) = (Chart::default(), Vec::new());
+    replay(&recordings, |which, step| {
+        chart.add(which, step);
+        times.extend(step.arrow.map(|_| (step.at, step.text.clone())));
+    })
+    .unwrap();
+    let mermaid = chart.draw(ChartFormat::Mermaid);
+    for lane in ["application 1", "core 1", "device 1", "application 3", "core 3", "device 3"] {
+        assert!(mermaid.contains(&format!("    participant {lane}\n")), "{lane}");
+    }
+    assert!(times.windows(2).any(|pair| pair[0].0 > pair[1].0), "one recording is replayed after the other");
+    times.sort_by_key(|&(at, _)| at);
+    let said: Vec<_> = mermaid.lines().filter(|line| line.contains(">>")).collect();
+    assert_eq!(said.len(), times.len());
+    for ((_, text), line) in times.iter().zip(said) {
+        assert!(line.ends_with(&text.replace([';', '#', '%'], " ")), "{line}: {text}");
+    }
+    assert!(chart.draw(ChartFormat::Svg).contains("width=\"3300\""));
 }

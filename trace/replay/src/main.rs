@@ -18,10 +18,10 @@ use cmid_trace::{Chart, ChartFormat, Recording, replay};
 #[derive(Debug, Parser)]
 #[command(name = "cmid-replay", version)]
 struct Arguments {
-    /// The recordings; several if one driver adopts an id that another one has released
+    /// The recordings; several for the drivers of a program, or of both sides of a connection
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Also draw a sequence chart of the only file: FILE.mmd for Mermaid, FILE.svg for a picture
+    /// Also draw a sequence chart: FILE.mmd for Mermaid, FILE.svg for a picture
     #[arg(long, value_name = "FILE", value_parser = chart)]
     chart: Option<(PathBuf, ChartFormat)>,
     /// Print only the result
@@ -53,14 +53,11 @@ fn chart(path: &str) -> Result<(PathBuf, ChartFormat), String> {
 /// Prints each step and a summary of each file to standard output, and writes the chart. An error names the file and the
 /// line.
 fn run(arguments: &Arguments) -> Result<()> {
-    if arguments.chart.is_some() && arguments.files.len() > 1 {
-        bail!("a chart shows one driver: name one file");
-    }
     let recordings = arguments.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     let mut drawn = Chart::default();
     let mut page = String::new();
     let replayed = replay(&recordings, |which, transition| {
-        drawn.add(transition);
+        drawn.add(which, transition);
         if !arguments.quiet {
             let file = if recordings.len() > 1 { format!("{}:", which + 1) } else { String::new() };
             let _ = writeln!(page, "{file}{:>5}  {transition}", transition.line);
