@@ -15,6 +15,26 @@ use crate::sink::{Stream, TraceSink};
 ///
 /// If writing fails, the trace ends and the program continues. [`Trace::error`] returns the error, and
 /// [`TraceSink::on_error`] is called with it.
+///
+/// ```
+/// use cmid_proto::{Acks, Drive, Limits};
+/// use cmid_trace::{Memory, Recording, Trace, replay};
+/// use std::sync::Arc;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+/// # let device = fabric.host(&["10.0.0.1".parse()?]).device();
+///
+/// let memory = Arc::new(Memory::default()); // or Files::at("server.trace")
+/// let trace = Trace::new(Arc::clone(&memory) as _)?;
+/// let mut drive = Drive::with(device, (), trace, Limits::default()); // or Epoll::observed, Mio::observed, ...
+/// drive.open_channel(Acks::OnDelivery)?;
+/// drop(drive); // the end of the recording
+///
+/// let recording = Recording::read(&memory.texts()[0][..])?;
+/// let mut steps = Vec::new();
+/// replay(&[recording], |_, step| steps.push(step.to_string()))?;
+/// assert!(steps[0].ends_with("open channel: ch0"), "{steps:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Trace {
     sink: Arc<dyn TraceSink>,
     stream: Option<usize>,

@@ -73,6 +73,22 @@ impl std::error::Error for UnknownBackend {}
 /// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. Objects of the
 /// data path ([`Qp`], [`Cq`], [`Pd`], [`Mr`]) live as long as their handles. It can be moved to another
 /// thread; one thread at a time uses it.
+///
+/// A program that has a network without RDMA too asks first:
+///
+/// ```no_run
+/// use cmid_verbs::Verbs;
+///
+/// match Verbs::open() {
+///     Ok(device) => rdma(device),
+///     Err(error) => {
+///         eprintln!("no RDMA: {error}"); // the library, the module or the permission that is missing
+///         tcp();
+///     }
+/// }
+/// # fn rdma(_: Verbs) {}
+/// # fn tcp() {}
+/// ```
 pub struct Verbs {
     cm: Cm,
     post_calls: PostCalls,

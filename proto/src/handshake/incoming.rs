@@ -18,7 +18,44 @@ use crate::time::Time;
 /// A connection request: the id that the kernel has created for it, and the peer's parameters and private data.
 ///
 /// The application reads the [addresses](Incoming::peer_addr) and the [private data](Incoming::private_data), and calls
-/// [`accept`](Incoming::accept), [`reject`](Incoming::reject) or [`release`](Incoming::release).
+/// [`accept`](Incoming::accept), [`reject`](Incoming::reject) or [`release`](Incoming::release). Here it rejects, and says why:
+///
+/// ```
+/// use cmid_proto::datapath::QpParts;
+/// use cmid_proto::handshake::{Dial, DialTo, Incoming};
+/// use cmid_proto::{Acks, Drive, Limits, PortSpace};
+/// use std::time::Duration;
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+/// # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+///
+/// let mut drive = Drive::new(host.device(), Limits::default());
+/// let channel = drive.open_channel(Acks::OnDelivery)?;
+/// let (listener, address) = (drive.create_id(Some(channel), PortSpace::Tcp)?, "10.0.0.2:7471".parse()?);
+/// drive.bind(listener, address)?;
+/// drive.listen(listener, 8)?;
+///
+/// let deadline = drive.within(Duration::from_secs(5));
+/// let mut dial = Dial::start(&mut drive, Some(channel), &DialTo::new(address), deadline)?;
+/// let error = loop {
+///     let Some(event) = drive.next_event(channel) else {
+///         fabric.advance_to(fabric.next_due().ok_or("nothing is due")?); // a driver waits here
+///         drive.set_now(fabric.now());
+///         drive.readable_all();
+///         let _next = drive.run(64);
+///         continue;
+///     };
+///     if event.id == dial.id() {
+///         if let Err(error) = dial.handle(&mut drive, event, |drive, id| drive.attach_qp(id, QpParts::attach)) {
+///             break error;
+///         }
+///     } else {
+///         let incoming = Incoming::new(&mut drive, event).map_err(|event| event.to_string())?;
+///         incoming.reject(&mut drive, b"busy")?;
+///     }
+/// };
+/// assert!(error.reject_data().is_some_and(|data| data.starts_with(b"busy")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "its id lives until it is accepted, rejected or released"]
 pub struct Incoming {

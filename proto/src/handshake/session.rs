@@ -33,6 +33,71 @@ pub use released::ReleasedSession;
 /// [`is_over`](Session::is_over). [`Options::timeout`] is the time limit of each of the two parts, the handshake and the
 /// end, and is a deadline of the id, so it needs no timer. On iWARP the end of the connection is that of TCP, and the session
 /// is over with what has been flushed by then.
+///
+/// A client sends a word, and the server disconnects when it has it:
+///
+/// ```
+/// use cmid_proto::datapath::{Access, Attaching, CreateError, DataPath, QpParts, SendWr, prelude::*};
+/// use cmid_proto::handshake::{Incoming, Options, Session};
+/// use cmid_proto::{Acks, Drive, Limits, PortSpace};
+/// # use cmid_sim::{Config, Fabric, SimDevice};
+///
+/// type Attached<D> = (QpParts<D>, <D as DataPath>::Mr);
+///
+/// fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<Attached<D>, CreateError> {
+///     let mut made = device.qp(to).attach()?;
+///     let mr = made.pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
+///     made.qp.post_recv(1, mr.sge(0..5))?;
+///     Ok((made, mr))
+/// }
+///
+/// # let fabric = Fabric::new(Config::default());
+/// # let device = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]).device();
+/// # fn wait(fabric: &Fabric, drive: &mut Drive<SimDevice>) -> Result<(), &'static str> {
+/// #     fabric.advance_to(fabric.next_due().ok_or("nothing is due")?);
+/// #     drive.set_now(fabric.now());
+/// #     drive.readable_all();
+/// #     let _next = drive.run(64);
+/// #     Ok(())
+/// # }
+/// let mut drive = Drive::new(device, Limits::default()); // or that of a driver
+/// let channel = drive.open_channel(Acks::OnDelivery)?;
+/// let (listener, address) = (drive.create_id(Some(channel), PortSpace::Tcp)?, "10.0.0.2:7471".parse()?);
+/// drive.bind(listener, address)?;
+/// drive.listen(listener, 8)?;
+///
+/// let mut client = Session::connect(&mut drive, Some(channel), address, &Options::default())?;
+/// let (mut server, mut word) = (None::<Session<Attached<_>>>, [0; 5]);
+/// loop {
+///     while let Some(event) = drive.next_event(channel) {
+///         if event.id == client.id() {
+///             let Some(connected) = client.handle(&mut drive, event, attach)? else { continue };
+///             let (made, mr) = &mut connected.attached;
+///             made.qp.post_send(SendWr::send(2, mr.sge(0..5)))?;
+///         } else if let Some(server) = &mut server {
+///             server.handle(&mut drive, event, attach)?;
+///         } else {
+///             let request = Incoming::new(&mut drive, event).map_err(|event| event.to_string())?;
+///             server = Some(Session::accept(&mut drive, request, &Options::default(), attach)?);
+///         }
+///     }
+///     while let Some(_sent_or_flushed) = client.next_completion(&mut drive)? {}
+///     if let Some(server) = &mut server {
+///         while let Some(completion) = server.next_completion(&mut drive)? {
+///             if let Some((_, mr)) = server.attached().filter(|_| completion.is_success()) {
+///                 mr.read(0, &mut word)?;
+///                 server.disconnect(&mut drive)?;
+///             }
+///         }
+///         if server.is_over() && client.is_over() {
+///             break;
+///         }
+///     }
+///     wait(&fabric, &mut drive)?; // the wait of the loop, and a turn of the driver
+/// }
+/// assert_eq!(&word, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "its id lives until the session is over or cancelled"]
 pub struct Session<Q> {
     id: IdKey,

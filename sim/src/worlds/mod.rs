@@ -54,6 +54,27 @@ type Start = Box<dyn FnMut(&Node) -> Box<dyn Program>>;
 /// When all programs wait, time goes on to the next thing that is due. A seed decides everything that is open: how long a
 /// message or a reaction takes, what is lost, what a fault hits. The same seed gives the same world, byte by byte, if
 /// the programs are deterministic too: no threads, no clock and randomness except those of [`Node`], no order of a hash map.
+///
+/// ```
+/// use cmid_sim::proto::Time;
+/// use cmid_sim::{Config, Node, Turn, World};
+/// use std::time::Duration;
+///
+/// /// Waits for a second, and is done.
+/// fn sleeper(node: &Node) -> impl FnMut(Time) -> Turn + use<> {
+///     let end = node.now().after(Duration::from_secs(1));
+///     move |now| if now < end { Turn::Wait(Some(end)) } else { Turn::Done }
+/// }
+///
+/// let mut world = World::logged(&Config::default());
+/// world.client("sleeper", sleeper);
+/// world.run_for(Duration::from_millis(500));
+/// world.crash("sleeper"); // its program is dropped
+/// world.restart("sleeper"); // and begins anew
+/// world.run(Duration::from_secs(2));
+/// assert_eq!(world.now(), Time(1_500_000_000));
+/// assert!(world.trace().contains("sleeper: crashes"));
+/// ```
 pub struct World {
     fabric: Fabric,
     seats: Vec<Seat>,
