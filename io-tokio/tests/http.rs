@@ -106,6 +106,30 @@ async fn a_client_learns_that_no_service_is_there_or_that_it_is_gone_in_the_midd
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_ends_with_the_device_of_its_listener_and_another_one_goes_on() {
+    let world = World::paused();
+    let service = || Router::new().route("/", get(async || "hello"));
+    let mut first = listener(&world);
+    let end = first.end();
+    let told = tokio::spawn(async move {
+        let (told, tells) = oneshot::channel();
+        let end = async move { drop(told.send(end.await)) };
+        axum::serve(first, service()).with_graceful_shutdown(end).await.unwrap();
+        tells.await.unwrap()
+    });
+    assert!(ends(client(&world).get(uri())).await.is_ok());
+    world.server.remove_device();
+    let error = ends(told).await.unwrap();
+    assert_eq!(error.raw_os_error(), Some(19), "ENODEV, and not {error}");
+    world.server.add_device();
+    let mut second = listener(&world);
+    let (replaced, _end) = (second.end(), second.end());
+    tokio::spawn(axum::serve(second, service()).into_future());
+    assert!(ends(client(&world).get(uri())).await.is_ok());
+    assert!(tokio::time::timeout(PAUSE, replaced).await.is_err(), "it waits");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connector_takes_the_host_and_port_of_a_uri_of_http_and_of_nothing_else() {
     let world = World::paused();
     let mut connector = Connector::new(world.client.device(), MessagesConfig::default(), Options::default());

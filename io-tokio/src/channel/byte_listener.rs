@@ -57,6 +57,9 @@ pub struct ByteListener<D: DataPath, O: Observer = ()> {
     options: Options<'static>,
     /// Whether the stream ends next.
     has_failed: bool,
+    /// Who waits for its [end](ByteListener::end).
+    #[cfg(feature = "axum")]
+    end: Option<tokio::sync::oneshot::Sender<io::Error>>,
 }
 
 /// Nothing in it is pinned.
@@ -66,7 +69,31 @@ impl<D: DataPath, O: Observer> ByteListener<D, O> {
     /// Creates a listener of streams. `config` and `options` are those of each [`Channel::accept`].
     #[must_use]
     pub fn new(listener: Listener<D, O>, config: MessagesConfig, options: Options<'static>) -> Self {
-        ByteListener { listener, accepts: JoinSet::new(), config, options, has_failed: false }
+        ByteListener {
+            listener,
+            accepts: JoinSet::new(),
+            config,
+            options,
+            has_failed: false,
+            #[cfg(feature = "axum")]
+            end: None,
+        }
+    }
+
+    /// Returns a future of the error that ends it, such as that of a removed device: `axum::serve` does not end by itself, so
+    /// pass it to `with_graceful_shutdown`, then open the device and the listener again. Without an error it waits for ever. A
+    /// later future replaces it.
+    #[cfg(feature = "axum")]
+    pub fn end(&mut self) -> impl Future<Output = io::Error> + Send + use<D, O> {
+        let (end, ended) = tokio::sync::oneshot::channel();
+        self.end = Some(end);
+        async move {
+            match ended.await {
+                Ok(error) => error,
+                // It was dropped, or there is a later future.
+                Err(_) => std::future::pending().await,
+            }
+        }
     }
 
     /// Returns the address of the listener.
@@ -137,7 +164,8 @@ impl<D: DataPath + 'static, O: Observer + Send + 'static> Stream for ByteListene
     }
 }
 
-/// As axum's for TCP: without those that have failed, and an error of the listener is tried again each second.
+/// As axum's for TCP: without those that have failed. After an error of the listener, which [`end`](ByteListener::end) tells,
+/// it tries again each second.
 #[cfg(feature = "axum")]
 impl<D: DataPath + 'static, O: Observer + Send + 'static> axum::serve::Listener for ByteListener<D, O> {
     type Io = ByteStream<D, O>;
@@ -148,7 +176,11 @@ impl<D: DataPath + 'static, O: Observer + Send + 'static> axum::serve::Listener 
             match ByteListener::accept(self).await {
                 Ok(accepted) => return accepted,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => tokio::time::sleep(std::time::Duration::from_secs(1)).await,
+                Err(error) => {
+                    // Nobody may wait for it.
+                    let _ = self.end.take().map(|end| end.send(error));
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                }
             }
         }
     }

@@ -17,9 +17,13 @@ use tokio::net::TcpListener;
 /// A listener has failed.
 pub async fn serve<D: DataPath + 'static>(rdma: Listener<D>, tcp: TcpListener) -> io::Result<()> {
     let service = Router::new().route("/", on_post(|body: Bytes| async move { body }));
-    let rdma = ByteListener::new(rdma, MessagesConfig::default(), Options::default());
+    let mut rdma = ByteListener::new(rdma, MessagesConfig::default(), Options::default());
+    let end = rdma.end();
     // TCP sends at once too, if it can.
     let tcp = tcp.tap_io(|stream| drop(stream.set_nodelay(true)));
-    tokio::try_join!(serve_http(rdma, service.clone()).into_future(), serve_http(tcp, service).into_future())?;
-    Ok(())
+    let by_rdma = serve_http(rdma, service.clone()).into_future();
+    tokio::select! {
+        served = async { tokio::try_join!(by_rdma, serve_http(tcp, service).into_future()) } => served.map(drop),
+        error = end => Err(error),
+    }
 }
