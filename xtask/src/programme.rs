@@ -281,6 +281,7 @@ const SLOW: &[Step] = &[
     step("posts and completions on soft-iWARP", 40, siw(V6_12, Own, 300, POSTS)),
     step("posts and completions on soft-iWARP, over librdmacm", 40, siw(V6_12, Librdmacm, 300, POSTS)),
     step("posts and completions on soft-iWARP of Linux 6.1", 40, siw(V6_1, Own, 300, POSTS)),
+    step("each event loop and fencing on soft-iWARP", 40, siw(V6_12, Own, 300, &["@loops --device verbs", "@fencing --device verbs --backend {backend} --way anew"])),
     step("a deregistration under a peer's write, on two CPUs", 40, under_a_write(Transport::Rxe)),
     step("a deregistration under a peer's write on soft-iWARP, on two CPUs", 40, under_a_write(Transport::Siw)),
     step("calls that wait for a peer on soft-iWARP", 120, siw(V6_12, Own, 300, &["@kernel-iwarp-waits"])),

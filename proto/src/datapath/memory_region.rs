@@ -79,7 +79,8 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Returns the key for work requests of this side; 0 if no registration is valid. A re-registration may change it.
     fn lkey(&self) -> u32;
 
-    /// Returns the key for peers; 0 if no registration is valid. A re-registration may change it.
+    /// Returns the key for peers; 0 if no registration is valid, and on Linux 6.1 without a right of peers. A re-registration
+    /// may change it.
     fn rkey(&self) -> u32;
 
     /// Returns its state. A removal of the device changes the state at the next request.

@@ -75,7 +75,8 @@ impl<Q, H> ReleasedSession<Q, H> {
 
     /// Goes on with the connection in a driver, on a channel. Its id has a new key, and its undelivered events follow. Watch
     /// the descriptor of the CQ here, and take completions until there is none. Both drivers must count time from the same
-    /// epoch. The device of `drive` must be a [sibling](crate::Pollable::sibling) of the one that has created the QP.
+    /// epoch. If their devices are [siblings](crate::Pollable::sibling), the PD and the CQ of the connection serve other QPs
+    /// here too.
     ///
     /// # Errors
     /// What `attach` has returned, with the error of [`Drive::adopt`] or [`Drive::migrate`]. The connection has ended.
