@@ -57,7 +57,9 @@ pub enum MemoryReason {
     #[error("the memory of a pool cannot be shared: its blocks have owners")]
     SharedPool,
     /// The library does not check this, and the kernel looks up the number of the PD on the device of the MR.
-    #[error("the PD is of another device, or of this one as opened another time: use one of this device or of a sibling")]
+    #[error(
+        "the PD is of another device, or of this one as opened another time: use one of this device or of a sibling"
+    )]
     OtherDevice,
     /// Access rights that are not among those of [`Access`](crate::memory::Access), as bits. Some kernels refuse them,
     /// others ignore them.

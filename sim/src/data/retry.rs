@@ -94,13 +94,21 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Vec::new() };
         let mut packets = std::mem::take(&mut pair.unanswered);
         packets.sort_by_key(|packet| packet.sequence);
-        for packet in packets.iter_mut().filter(|packet| !packet.sources.is_empty()) {
-            let Some(now) = self.read_again(qp, &packet.sources) else { continue };
-            if let Operation::Send(bytes, _) | Operation::Write(_, bytes, _) = &mut packet.operation {
-                *bytes = now;
-            }
-        }
+        packets.iter_mut().for_each(|packet| self.read_sources(packet));
         packets
+    }
+
+    /// Gives a packet the bytes that their memory has now, unless the device has a copy, or the request is over or the memory
+    /// gone.
+    pub(crate) fn read_sources(&self, packet: &mut Packet) {
+        let Some(pair) = self.queues.pairs.get(&packet.from) else { return };
+        if packet.sources.is_empty() || !pair.sends.iter().any(|pending| pending.sequence == packet.sequence) {
+            return;
+        }
+        let Some(now) = self.read_again(packet.from, &packet.sources) else { return };
+        if let Operation::Send(bytes, _) | Operation::Write(_, bytes, _) = &mut packet.operation {
+            *bytes = now;
+        }
     }
 
     /// Keeps a packet that has not arrived for its next retry, and limits the time of all retries.

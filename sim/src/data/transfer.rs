@@ -35,12 +35,15 @@ impl World {
         }
     }
 
-    fn packet_arrives(&mut self, packet: Packet) {
+    fn packet_arrives(&mut self, mut packet: Packet) {
         let from = packet.from;
         let arrives = packet.to.filter(|to| self.passes(Some(Kind::Packet), from.host, to.host));
         let Some(to) = arrives.filter(|to| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from))) else {
             return self.lose(packet);
         };
+        if self.config.reads_late {
+            self.read_sources(&mut packet);
+        }
         self.log(from.host, to.host, false, || packet.operation.text());
         if let Some(pair) = self.queues.pairs.get_mut(&to) {
             pair.inbound.push_back(packet);

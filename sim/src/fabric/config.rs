@@ -135,6 +135,10 @@ pub struct Config {
     /// and hns (scatter to CQE, for up to 64 bytes). The copy goes to the address of the work request, without a key
     /// check. Otherwise the device writes it on arrival, and checks the key.
     pub copy_at_poll: bool,
+    /// Whether a device reads the bytes of a send or a write when they arrive at the peer, as it may at any time until their
+    /// completion. Otherwise it reads them in the post, and again for each retry. [`check`](crate::check) sets it in every second world:
+    /// memory that a program changes too early is then sent as it has become.
+    pub reads_late: bool,
     /// Whether completions of a destroyed QP stay in the CQ, as with soft-RoCE. Otherwise the library removes them
     /// (`__mlx5_cq_clean`).
     pub completions_outlive_qp: bool,
@@ -178,6 +182,7 @@ impl Default for Config {
             lock_limit: None,
             destroy_after_removal: false,
             copy_at_poll: false,
+            reads_late: false,
             completions_outlive_qp: false,
             windows_without_range: false,
             reuses_keys: false,

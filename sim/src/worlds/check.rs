@@ -50,7 +50,8 @@ impl fmt::Display for Failure {
 }
 
 /// Runs a test in the world of each seed. The test adds hosts, runs the world and asserts; see [`World`]. Afterwards no
-/// buffer may have been returned while the device referred to it.
+/// buffer may have been returned while the device referred to it. In the worlds of odd seeds devices read memory late
+/// ([`Config::reads_late`]).
 ///
 /// The variable `CMID_SEED` replaces the seeds: `CMID_SEED=17 cargo test NAME -- --exact` repeats the world of one failure,
 /// `CMID_SEED=1000..2000` tries others.
@@ -140,7 +141,8 @@ fn run(
     with_log: bool,
     test: &impl Fn(&mut World),
 ) -> Result<Ended, Failed> {
-    let mut world = World::with(&Config { seed, ..config.clone() }, left_out, with_log);
+    let reads_late = config.reads_late || seed % 2 == 1;
+    let mut world = World::with(&Config { seed, reads_late, ..config.clone() }, left_out, with_log);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         test(&mut world);
         let counters = world.fabric.counters();

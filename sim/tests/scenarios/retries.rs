@@ -1,7 +1,7 @@
 //! Sends while the peer cannot be reached.
 
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_sim::{Access, Mr, QpState, WcStatus};
+use cmid_sim::{Access, Config, Mr, QpState, WcStatus};
 
 use crate::common::{Env, Pair, SECOND};
 use crate::data_path::ended;
@@ -94,5 +94,27 @@ fn a_peer_that_is_gone_is_found_only_with_a_limit() {
         env.fabric.advance_by(SECOND * 100);
         let failed = [(1, WcStatus::RETRY_EXC_ERR, WcOpcode::SEND, 0)];
         ended(&mut c.send_cq, if ends { &failed } else { &[] });
+    }
+}
+
+#[test]
+fn a_device_that_reads_late_sends_memory_as_it_is_when_it_arrives() {
+    // A request that is flushed is over: its memory may be used again.
+    for (reads_late, is_flushed, sent) in [(false, false, b"first"), (true, false, b"later"), (true, true, b"first")] {
+        let mut env = Env::with(Config { reads_late, ..Config::default() });
+        let mut pair = env.established_with_qps();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let mut here = c.pd.register(b"first".to_vec(), Access::LOCAL_WRITE).unwrap();
+        let there = s.pd.register(vec![0; 5], Access::LOCAL_WRITE).unwrap();
+        s.qp.post_recv(1, there.sge(0..5)).unwrap();
+        c.qp.post_send(SendWr::send(2, here.sge(0..5))).unwrap();
+        if is_flushed {
+            env.client.disconnect(pair.client).unwrap();
+        }
+        here.write(0, b"later").unwrap();
+        env.fabric.advance_by(SECOND);
+        let mut arrived = [0; 5];
+        there.read(0, &mut arrived).unwrap();
+        assert_eq!(arrived, *sent);
     }
 }

@@ -36,7 +36,12 @@ fn a_buffer_that_is_reused_before_its_completion() {
         world.run(SECOND * 30);
     });
     assert!(failure.message.contains("another number than the one that was sent"), "{failure}");
-    assert!(failure.faults.len() == 1 && failure.faults[0].contains("loss of"), "{failure}");
+    assert!(failure.seed < 10 && failure.faults.is_empty(), "{failure}");
+    // Without a device that reads late, a fault has to come in between.
+    let mut world = World::new(&slow());
+    world.host("server", Server::new);
+    world.client("client", client(Mistake::ReusesBuffer));
+    world.run(SECOND * 30);
 }
 
 #[test]
