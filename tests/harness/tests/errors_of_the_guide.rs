@@ -8,7 +8,7 @@ use std::time::Duration;
 use cmid_proto::datapath::{Access, Caps, QpAttrs, QpParts, Remote, RnrTimer, SendWr, prelude::*};
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::{Acks, ChannelKey, ConnParam, Drive, Errno, Event, IdKey, Limits, PortSpace, Time};
-use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
+use cmid_sim::{Change, Config, Fabric, Host, Mr, Policy, SimDevice};
 use cmid_verbs::OpenError;
 
 type Made = QpParts<SimDevice>;
@@ -265,6 +265,10 @@ fn data_path() -> Vec<String> {
     made.qp.post_recv(1, mr.sge(0..5)).unwrap();
     texts.push(text(&made.qp.post_recv(2, mr.sge(0..5)).unwrap_err()));
     texts.push(text(&mr.deregister().unwrap_err()));
+    let far = world.listen();
+    let foreign = world.far.drive.device_mut().alloc_pd(far).unwrap();
+    let mut mr = memory(&made, b"hello", Access::LOCAL_WRITE);
+    texts.push(text(&mr.reregister(Change::default().to_pd(foreign), Policy::default()).result.unwrap_err()));
     texts
 }
 
