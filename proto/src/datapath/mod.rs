@@ -109,4 +109,5 @@ pub mod prelude {
     pub use super::{Memory as _, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue};
     #[cfg(feature = "std")]
     pub use crate::device::Pollable as _;
+    pub use crate::memory::Buffer as _;
 }

@@ -1,6 +1,6 @@
 //! Memory of the device that records its calls.
 
-use cmid_proto::datapath::{Access, Flag, MemoryRegion, MemoryWindow, Part, Reregistered};
+use cmid_proto::datapath::{Access, Flag, Part, Reregistered, prelude::*};
 use cmid_proto::memory::{self, Change, MrState, Policy, Returned, Way};
 use cmid_proto::{Errno, ErrorWith};
 
@@ -96,4 +96,14 @@ impl MemoryWindow for Mw {
     fn dealloc(self) -> Result<Vec<Part<Piece>>, ErrorWith<Self, Errno>> {
         Ok(Vec::new())
     }
+}
+
+/// The length of memory that an MR returns; `None` if it returns none.
+fn returned<M: MemoryRegion>(mr: M) -> Option<usize> {
+    mr.deregister().ok().map(|returned| returned.buffer.len())
+}
+
+#[test]
+fn generic_code_knows_the_length_of_memory_that_it_gets_back() {
+    assert_eq!(returned(Bytes([0; 9])), Some(9));
 }
