@@ -35,9 +35,15 @@ struct Row {
 /// Distances in the SVG image, in pixels.
 const ROW: usize = 34;
 const TOP: usize = 60;
-const LANES: [(&str, usize); 3] = [("application", 150), ("core", 550), ("device", 950)];
-/// The width of a driver.
-const WIDTH: usize = 1100;
+const LANES: [&str; 3] = ["application", "core", "device"];
+/// From a lane to the border of its driver.
+const MARGIN: usize = 150;
+/// The distance of two lanes, if the texts are short.
+const LANE: usize = 400;
+/// No text is wider than its letters times this.
+const LETTER: usize = 7;
+/// The maximum number of letters of a text. Longer ones are cut; the whole one is shown to who points at it.
+const MOST: usize = 200;
 
 impl Chart {
     /// Adds a step of a recording, by the index that [`replay`](crate::replay) gives. Ignores steps without an arrow.
@@ -55,14 +61,21 @@ impl Chart {
         rows
     }
 
-    /// The lanes of each driver: its number, the name and the place.
-    fn lanes(&self) -> impl Iterator<Item = (String, usize)> + '_ {
-        (0..self.drivers.max(1)).flat_map(|driver| LANES.map(|(name, x)| (self.lane(driver, name), driver * WIDTH + x)))
+    /// The driver and the index of each lane.
+    fn lanes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        (0..self.drivers.max(1)).flat_map(|driver| [APPLICATION, CORE, DEVICE].map(|lane| (driver, lane)))
     }
 
     /// The name of a lane, with the number of its driver, as `cmid-replay` prints it, if there are several.
-    fn lane(&self, driver: usize, name: &str) -> String {
+    fn name(&self, driver: usize, lane: usize) -> String {
+        let name = LANES[lane];
         if self.drivers > 1 { format!("{name} {}", driver + 1) } else { name.to_owned() }
+    }
+
+    /// The distance of two lanes: the longest text fits.
+    fn distance(&self) -> usize {
+        let letters = self.rows.iter().map(|row| row.text.chars().count()).max().unwrap_or(0);
+        LANE.max(LETTER * letters.min(MOST))
     }
 
     /// Renders the chart.
@@ -76,13 +89,13 @@ impl Chart {
 
     fn mermaid(&self) -> String {
         let mut text = String::from("sequenceDiagram\n");
-        for (name, _) in self.lanes() {
-            let _ = writeln!(text, "    participant {name}");
+        for (driver, lane) in self.lanes() {
+            let _ = writeln!(text, "    participant {}", self.name(driver, lane));
         }
         for Row { driver, arrow, text: said, change, .. } in self.rows() {
             let line = if *arrow == Arrow::Outcome { "-->>" } else { "->>" };
             let (from, to) = ends(*arrow);
-            let [from, to, core] = [from, to, CORE].map(|lane| self.lane(*driver, LANES[lane].0));
+            let [from, to, core] = [from, to, CORE].map(|lane| self.name(*driver, lane));
             let _ = writeln!(text, "    {from}{line}{to}: {}", for_mermaid(said));
             if let Some(change) = change {
                 let _ = writeln!(text, "    Note over {core}: {}", for_mermaid(change));
@@ -92,14 +105,18 @@ impl Chart {
     }
 
     fn svg(&self) -> String {
-        let (width, height) = (WIDTH * self.drivers.max(1), TOP + ROW * (self.rows.len() + 1));
+        let distance = self.distance();
+        let of_driver = 2 * (MARGIN + distance);
+        let x = |driver: usize, lane: usize| driver * of_driver + MARGIN + lane * distance;
+        let (width, height) = (of_driver * self.drivers.max(1), TOP + ROW * (self.rows.len() + 1));
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
              font-size=\"11\">\n<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
              markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
-        for (name, x) in self.lanes() {
+        for (driver, lane) in self.lanes() {
+            let (name, x) = (self.name(driver, lane), x(driver, lane));
             let _ = writeln!(
                 text,
                 "<text x=\"{x}\" y=\"30\" text-anchor=\"middle\" font-size=\"14\">{name}</text>\
@@ -109,7 +126,7 @@ impl Chart {
         for (number, Row { driver, arrow, text: said, change, .. }) in self.rows().into_iter().enumerate() {
             let y = TOP + ROW * (number + 1);
             let (from, to) = ends(*arrow);
-            let [from, to, core] = [from, to, CORE].map(|lane| driver * WIDTH + LANES[lane].1);
+            let [from, to, core] = [from, to, CORE].map(|lane| x(*driver, lane));
             let dashes = if *arrow == Arrow::Outcome { " stroke-dasharray=\"4 3\"" } else { "" };
             // A deadline has no source lane: its arrow starts beside the core.
             let begin = if from == to { from + 60 } else { from };
@@ -117,9 +134,10 @@ impl Chart {
             let _ = writeln!(
                 text,
                 "<path d=\"M{begin} {y}H{to}\" stroke=\"black\"{dashes} marker-end=\"url(#tip)\"/>\
-                 <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                 <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}<title>{}</title></text>",
                 y - 4,
-                for_svg(&short(said))
+                for_svg(&short(said)),
+                for_svg(said)
             );
             if let Some(change) = change {
                 let (x, y) = (core + 6, y + 13);
@@ -157,8 +175,7 @@ fn for_svg(text: &str) -> String {
     clean.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Truncates a text to the width between two lanes.
+/// Truncates a text to what fits between two lanes.
 fn short(text: &str) -> String {
-    const FITS: usize = 60;
-    if text.chars().count() <= FITS { text.to_owned() } else { text.chars().take(FITS - 1).chain(['…']).collect() }
+    if text.chars().count() <= MOST { text.to_owned() } else { text.chars().take(MOST - 1).chain(['…']).collect() }
 }

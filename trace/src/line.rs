@@ -8,7 +8,7 @@ use cmid_proto::{
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::words::{admission, call, event, snapshot, state, summary};
+use crate::words::{admission, call, event, hex, snapshot, state, summary};
 
 /// The name in the first line.
 pub(crate) const FORMAT: &str = "cmid-trace";
@@ -134,7 +134,7 @@ impl<'a> Line<'a> {
                 (Input::Submit { id, request: with_data(*request, &[]), data, deadline }, error(result))
             }
             Step::Ack { owner, group, ref result } => (Input::Ack { owner, group }, error(result)),
-            Step::Call { call: it, private_data } => (Input::Call, Some(call(it, private_data))),
+            Step::Call { call: it, private_data } => (Input::Call, Some(call(it, private_data, hex))),
             Step::Outcome { call, outcome, fault } => {
                 let state = call.id().and_then(|id| state(core, id));
                 let parts = [state, fault.map(|fault| format!("fault: {fault}"))];
@@ -155,7 +155,7 @@ impl<'a> Line<'a> {
             Step::Child { id } => (Input::Child, Some(id.to_string())),
             Step::WaitForRoom { channel } => (Input::WaitForRoom(channel), None),
             Step::Timeout => (Input::Timeout, None),
-            Step::Deliver { channel, event: taken } => (Input::Deliver(channel), Some(event(taken))),
+            Step::Deliver { channel, event: taken } => (Input::Deliver(channel), Some(event(taken, hex))),
             Step::Release { id, number, ref result } => {
                 let lost = result.err().and_then(|error| match error {
                     Error::Fault(Fault::Leak { errno, .. }) => Some(errno),

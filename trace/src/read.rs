@@ -85,6 +85,13 @@ impl Recording {
         self.lines.last().is_some_and(|line| line.input == Input::End)
     }
 
+    /// The number of its core, which is in its keys: `s3/id0` is of core 3, `id0` of core 0. The lower 12 bits of
+    /// [`Limits::core`].
+    #[must_use]
+    pub fn core(&self) -> u16 {
+        self.limits.core.unwrap_or_default() & 0xfff
+    }
+
     /// The number of lines.
     #[must_use]
     pub fn lines(&self) -> usize {

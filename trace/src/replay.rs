@@ -12,7 +12,7 @@ use crate::line::{Input, Line, with_data};
 use crate::parts::Parts;
 use crate::read::{Recording, Wrong};
 use crate::transition::{Arrow, Transition, arrow, text};
-use crate::words::event;
+use crate::words::{event, shown};
 
 /// Released ids that are not adopted yet, by the number of the release.
 type Between = HashMap<u64, Released>;
@@ -61,14 +61,15 @@ pub fn replay(recordings: &[Recording], mut see: impl FnMut(usize, &Transition))
                 .run(&mut between, &mut |step| see(which, step))
                 .map_err(|wrong| Wrong { recording: which, ..wrong })?;
             stirred |= replay.tape.done > done;
-            if waits {
-                waiting = waiting.or(Some((which, replay.tape.number())));
+            if let Some(number) = waits {
+                waiting = waiting.or(Some((which, replay.tape.number(), number)));
             }
         }
         match waiting {
             None => return Ok(replays.into_iter().map(|replay| replay.core).collect()),
-            Some((which, line)) if !stirred => {
-                let what = "no given trace releases the id that this line adopts: give the other driver's trace too";
+            Some((which, line, number)) if !stirred => {
+                let what =
+                    format!("no given trace has release {number}, which this line adopts: give the other driver's too");
                 return Err(Wrong { recording: which, ..Wrong::at(line, what) });
             }
             Some(_) => {}
@@ -82,23 +83,25 @@ impl<'a> Replay<'a> {
         Replay { tape, core: Core::new(recording.limits), reads: None, taken: None, ack_tokens: Vec::new() }
     }
 
-    /// Replays the lines up to the end, or up to the adoption of an id that no replay has released yet. Returns whether
-    /// it waits for that.
-    fn run(&mut self, between: &mut Between, see: See<'_>) -> Result<bool, Wrong> {
+    /// Replays the lines up to the end, or up to the adoption of an id that no replay has released yet. Returns the number
+    /// of the release that it waits for.
+    fn run(&mut self, between: &mut Between, see: See<'_>) -> Result<Option<u64>, Wrong> {
         while let Some(line) = self.tape.line() {
-            if matches!(line.input, Input::Adopt { number, .. } if !between.contains_key(&number)) {
-                return Ok(true);
+            if let Input::Adopt { number, .. } = line.input {
+                if !between.contains_key(&number) {
+                    return Ok(Some(number));
+                }
             }
             self.play(&line.input, between, see).map_err(|what| Wrong::at(self.tape.number(), what))?;
         }
-        Ok(false)
+        Ok(None)
     }
 
     fn play(&mut self, input: &'a Input<'a>, between: &mut Between, see: See<'_>) -> Result<(), String> {
         // A read completes in the next line: with an event, or with none.
         let reads = self.reads.take();
         if let Some(taken) = self.taken.as_ref().filter(|_| !matches!(input, Input::Deliver(_) | Input::End)) {
-            return Err(format!("{} is taken, and this line does not deliver it", event(taken)));
+            return Err(format!("{} is taken, and this line does not deliver it", event(taken, shown)));
         }
         let Replay { tape, core, .. } = self;
         match *input {

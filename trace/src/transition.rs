@@ -4,8 +4,7 @@ use std::fmt;
 
 use cmid_proto::{IdKey, Request, State, Step, Time};
 
-use crate::bytes::Bytes;
-use crate::words;
+use crate::words::{self, shown};
 
 /// The direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,11 +101,11 @@ pub(crate) fn arrow(step: &Step<'_>) -> Option<Arrow> {
 
 /// A step in words: as [`Step`] shows it, with what a reader of a whole run needs besides.
 pub(crate) fn text(step: &Step<'_>) -> String {
-    let with = |data: &[u8]| if data.is_empty() { String::new() } else { format!(", data {}", Bytes::from(data)) };
+    let with = |data: &[u8]| if data.is_empty() { String::new() } else { format!(", data {}", shown(data)) };
     if let Step::Call { call, private_data } = step {
-        words::call(call, private_data)
+        words::call(call, private_data, shown)
     } else if let Step::Deliver { channel, event } = step {
-        format!("{}, on {channel}", words::event(event))
+        format!("{}, on {channel}", words::event(event, shown))
     } else if let Step::Event { channel, event, .. } = step {
         format!("{step}, on {channel}{}", with(event.private_data))
     } else if let Step::Submit { request: Request::Migrate { to: Some(to) }, result: Ok(()), .. } = step {

@@ -17,7 +17,7 @@ pub(crate) fn snapshot(core: &Core) -> String {
     let mut parts: Vec<_> = core.ids().map(|key| format!("{key}: {}", id(core, key))).collect();
     let to_read: Vec<_> = std::iter::from_fn(|| copy.poll_readable()).collect();
     for key in core.channels() {
-        let events: Vec<_> = std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it)).collect();
+        let events: Vec<_> = std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it, hex)).collect();
         parts.push(if events.is_empty() { key.to_string() } else { format!("{key}: {}", events.join(" and ")) });
     }
     parts.extend(to_read.into_iter().map(|channel| format!("to be read: {channel}")));
@@ -45,12 +45,24 @@ fn id(core: &Core, key: IdKey) -> String {
         Ok(()) => "the last request succeeded".into(),
         Err(errno) => format!("the last request failed with {errno}"),
     }));
-    parts.extend(core.sync_event(key).map(|ended| format!("ended by {}", event(&ended))));
+    parts.extend(core.sync_event(key).map(|ended| format!("ended by {}", event(&ended, hex))));
     parts.join(", ")
 }
 
-/// An event in one line, with all its fields.
-pub(crate) fn event(event: &Event) -> String {
+/// Private data as the format has it.
+pub(crate) fn hex(data: &[u8]) -> String {
+    Bytes::from(data).to_string()
+}
+
+/// Private data for a reader: `"busy"/148` if it is printable up to trailing zeros, else as the format has it.
+pub(crate) fn shown(data: &[u8]) -> String {
+    let text = std::str::from_utf8(data).unwrap_or_default().trim_end_matches('\0');
+    let is_text = !text.is_empty() && text.bytes().all(|it| it == b' ' || it.is_ascii_graphic());
+    if is_text { format!("{text:?}/{}", data.len()) } else { hex(data) }
+}
+
+/// An event in one line, with all its fields, and its private data in these words.
+pub(crate) fn event(event: &Event, data: fn(&[u8]) -> String) -> String {
     let Event { id, listener, kind, status, param, datagram, group, private_data, ack_token } = event;
     let mut parts = vec![format!("{kind} on {id}")];
     parts.extend(listener.map(|listener| format!("from {listener}")));
@@ -64,14 +76,14 @@ pub(crate) fn event(event: &Event) -> String {
         parts.push(format!("flow control {flow}, srq {srq}, QP {:#x}", it.qp_num));
     }
     parts.extend(datagram.map(|datagram| format!("{datagram:?}")));
-    parts.extend((!private_data.is_empty()).then(|| format!("data {}", Bytes::from(&**private_data))));
+    parts.extend((!private_data.is_empty()).then(|| format!("data {}", data(private_data))));
     parts.extend(ack_token.as_ref().map(|ack_token| format!("to be acked for {}", ack_token.owner())));
     parts.join(", ")
 }
 
-/// A call, with all its arguments.
-pub(crate) fn call(call: &Call, private_data: &[u8]) -> String {
-    let data = if private_data.is_empty() { String::new() } else { format!(", data {}", Bytes::from(private_data)) };
+/// A call, with all its arguments, and its private data in these words.
+pub(crate) fn call(call: &Call, private_data: &[u8], data: fn(&[u8]) -> String) -> String {
+    let data = if private_data.is_empty() { String::new() } else { format!(", data {}", data(private_data)) };
     format!("{call:?}{data}")
 }
 
@@ -89,4 +101,24 @@ pub(crate) fn admission(result: &Result<Admission, Fault>) -> String {
 /// The name of an id's state; `None` if the id does not exist.
 pub(crate) fn state(core: &Core, id: IdKey) -> Option<String> {
     core.state(id).map(|state| state.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_printable_is_text() {
+        for (data, words) in [
+            (&b"busy\0\0"[..], r#""busy"/6"#),
+            (b"say \"no\"", r#""say \"no\""/8"#),
+            (b"\0\0", "/2"),
+            (b"a\0b\0", "610062/4"),
+            (b"a\n", "610a/2"),
+            ("é".as_bytes(), "c3a9/2"),
+            (b"ab\xff", "6162ff/3"),
+        ] {
+            assert_eq!(shown(data), words);
+        }
+    }
 }

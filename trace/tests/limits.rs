@@ -86,3 +86,12 @@ fn a_channel_that_cannot_be_read_and_an_id_that_is_lost() {
         "{text}"
     );
 }
+
+#[test]
+fn the_number_of_a_core_is_that_of_its_keys() {
+    let text = recorded(Limits { core: Some((1 << 12) + 3), ..Limits::SINGLE }, |drive| {
+        drive.open_channel(Acks::Explicit).unwrap();
+    });
+    assert!(text.contains("s3/ch0"), "{text}");
+    assert_eq!(Recording::read(text.as_bytes()).unwrap().core(), 3);
+}

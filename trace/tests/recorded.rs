@@ -7,7 +7,8 @@
 
 mod common;
 
-use cmid_trace::{Chart, ChartFormat, Recording, replay};
+use cmid_proto::Time;
+use cmid_trace::{Arrow, Chart, ChartFormat, Recording, Transition, replay};
 use common::{KERNEL, SIM, recordings};
 
 #[test]
@@ -38,8 +39,8 @@ fn comes_to_its_end(name: &str) {
         "to ch1",
         "ROUTE_RESOLVED on id0, on ch1",
         "[id0: connecting -> responded]",
-        "68656c6c6f",
-        "77656c636f6d65",
+        r#"data "hello"/"#,
+        r#"data "welcome"/"#,
         "release id1, number",
         "DISCONNECTED",
         "TIMEWAIT_EXIT",
@@ -51,7 +52,7 @@ fn comes_to_its_end(name: &str) {
     }
     // Each step that carries private data shows it.
     for of in ["app  > core", "core >  device", "core  < device", "app <  core"] {
-        let is_shown = |step: &str| step.contains(of) && step.contains("data 68656c6c6f");
+        let is_shown = |step: &str| step.contains(of) && step.contains(r#"data "hello""#);
         assert!(steps.iter().any(|(_, step)| is_shown(step)), "{name}: {of}");
     }
     assert!(steps.iter().any(|(which, step)| *which == 2 && step.contains("adopt id0 on ch1, number")), "{name}");
@@ -61,7 +62,7 @@ fn comes_to_its_end(name: &str) {
 fn whoever_adopts_needs_the_recording_of_who_released() {
     let recordings = recordings(SIM);
     let wrong = replay(&recordings[2..], |_, _| {}).unwrap_err();
-    assert!(wrong.to_string().ends_with("give the other driver's trace too"), "{wrong}");
+    assert!(wrong.to_string().ends_with("release 1, which this line adopts: give the other driver's too"), "{wrong}");
     assert_eq!((wrong.recording, format!("{wrong:?}")), (0, wrong.to_string()));
     // The index is that of the recording at fault.
     let wrong = replay(&[&recordings[..1], &recordings[2..]].concat(), |_, _| {}).unwrap_err();
@@ -91,6 +92,22 @@ fn charts_are_drawn() {
 }
 
 #[test]
+fn a_picture_has_each_text_as_a_whole_up_to_a_limit() {
+    let draw = |text: &str| {
+        let mut chart = Chart::default();
+        let (arrow, text) = (Some(Arrow::DeviceToCore), text.to_owned());
+        chart.add(0, &Transition { line: 2, at: Time::ZERO, id: None, before: None, after: None, arrow, text });
+        chart.draw(ChartFormat::Svg)
+    };
+    let (fits, long) = ("a".repeat(200), "a".repeat(201));
+    let wide = draw(&fits);
+    assert!(wide.contains(&format!(">{fits}<title>")) && wide.contains("width=\"3100\""), "{wide}");
+    let cut = draw(&long);
+    assert!(cut.contains(&format!("…<title>{long}</title>")) && cut.contains("width=\"3100\""), "{cut}");
+    assert!(draw("short").contains("width=\"1100\""));
+}
+
+#[test]
 fn a_chart_has_the_lanes_of_each_driver_and_the_order_of_time() {
     let recordings = recordings(KERNEL);
     let (mut chart, mut times) = (Chart::default(), Vec::new());
@@ -110,5 +127,8 @@ fn a_chart_has_the_lanes_of_each_driver_and_the_order_of_time() {
     for ((_, text), line) in times.iter().zip(said) {
         assert!(line.ends_with(&text.replace([';', '#', '%'], " ")), "{line}: {text}");
     }
-    assert!(chart.draw(ChartFormat::Svg).contains("width=\"3300\""));
+    let letters = times.iter().map(|(_, text)| text.chars().count()).max().unwrap();
+    assert!((60..200).contains(&letters), "{letters}");
+    let width = format!("width=\"{}\"", 3 * 2 * (150 + 7 * letters));
+    assert!(chart.draw(ChartFormat::Svg).contains(&width), "{width}");
 }

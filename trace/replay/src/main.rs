@@ -84,8 +84,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         } else {
             "and the recording has no end: its program ended early, or still runs"
         };
-        let (path, lines) = (path.display(), recording.lines());
-        let _ = writeln!(page, "{path}: {lines} lines replayed, {how}; {ids} ids, {channels} channels");
+        let (path, lines, number) = (path.display(), recording.lines(), recording.core());
+        let _ = writeln!(page, "{path}: core {number}, {lines} lines replayed, {how}; {ids} ids, {channels} channels");
     }
     print(io::stdout(), &page).context("standard output")
 }

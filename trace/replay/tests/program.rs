@@ -19,6 +19,12 @@ fn a_recording_of_several_drivers_is_replayed() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("[id0: - -> idle]"), "{text}");
     assert_eq!(text.lines().filter(|line| line.contains("and reached the recorded end")).count(), 3, "{text}");
+    // Each file says which keys are its own.
+    let output = replay(&["sim", "sim.2", "sim.3"].map(recording).each_ref().map(|file| file.as_os_str()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for of in ["sim: core 0, ", "sim.2: core 1, ", "sim.3: core 2, "] {
+        assert!(text.contains(of), "{of} in {text}");
+    }
 }
 
 /// A changed recording differs from its replay in that line.
