@@ -80,7 +80,7 @@ impl Action {
         self,
         from: QpNo,
         to: Option<QpNo>,
-        sequence: u64,
+        (sequence, wr_id): (u64, u64),
         sources: Ranges,
         bytes: Vec<u8>,
     ) -> Option<Transfer> {
@@ -95,7 +95,7 @@ impl Action {
             }
             Action::Command(_) => return None,
         };
-        Some(Transfer::Packet(Packet { from, to, sequence, operation, sources, rnr_naks: 0, waits: false }))
+        Some(Transfer::Packet(Packet { from, to, sequence, wr_id, operation, sources, rnr_naks: 0, waits: false }))
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Packet {
     pub(crate) from: QpNo,
     pub(crate) to: Option<QpNo>,
     pub(crate) sequence: u64,
+    /// Of the sender's request, for the log.
+    pub(crate) wr_id: u64,
     pub(crate) operation: Operation,
     /// Where its bytes are, so that a retry reads them again; empty if the device has a copy of its own.
     pub(crate) sources: Ranges,
@@ -60,6 +62,19 @@ pub(crate) struct Packet {
     pub(crate) rnr_naks: u8,
     /// Whether the sender waits before it repeats it.
     pub(crate) waits: bool,
+}
+
+impl Packet {
+    /// What it is, for the log.
+    pub(crate) fn text(&self) -> String {
+        let what = match &self.operation {
+            Operation::Send(bytes, _) => format!("send, {} bytes", bytes.len()),
+            Operation::Write(_, bytes, _) => format!("write, {} bytes", bytes.len()),
+            Operation::Read(range) => format!("read, {} bytes", range.len),
+            Operation::CompareSwap(..) | Operation::FetchAdd(..) => "atomic operation".to_owned(),
+        };
+        format!("{what} (QP {}, request {})", self.from.num, self.wr_id)
+    }
 }
 
 /// The operation that the peer executes.
@@ -80,16 +95,6 @@ impl Operation {
         match self {
             Operation::Send(bytes, _) | Operation::Write(_, bytes, _) => bytes.len(),
             Operation::Read(_) | Operation::CompareSwap(..) | Operation::FetchAdd(..) => 0,
-        }
-    }
-
-    /// What it is, for the log.
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Operation::Send(bytes, _) => format!("send, {} bytes", bytes.len()),
-            Operation::Write(_, bytes, _) => format!("write, {} bytes", bytes.len()),
-            Operation::Read(range) => format!("read, {} bytes", range.len),
-            Operation::CompareSwap(..) | Operation::FetchAdd(..) => "atomic operation".to_owned(),
         }
     }
 }

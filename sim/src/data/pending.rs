@@ -44,10 +44,10 @@ pub(crate) fn is_read(opcode: WcOpcode) -> bool {
     matches!(opcode, WcOpcode::RDMA_READ | WcOpcode::COMP_SWAP | WcOpcode::FETCH_ADD)
 }
 
-/// Takes what the device does next: for the first request that has not begun, if the doorbell was rung for it. `None` if
-/// it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), and a local invalidate for all requests
-/// before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`).
-pub(crate) fn take_next(sends: &mut VecDeque<Pending>, rung: u64) -> Option<(u64, Local, Action)> {
+/// Takes what the device does next, with its sequence and `wr_id`: for the first request that has not begun, if the
+/// doorbell was rung for it. `None` if it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), and a
+/// local invalidate for all requests before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`).
+pub(crate) fn take_next(sends: &mut VecDeque<Pending>, rung: u64) -> Option<(u64, u64, Local, Action)> {
     let at = sends.iter().position(|pending| pending.todo.is_some())?;
     let next = sends.get(at).filter(|next| next.sequence <= rung)?;
     let waits = match next.opcode {
@@ -56,7 +56,7 @@ pub(crate) fn take_next(sends: &mut VecDeque<Pending>, rung: u64) -> Option<(u64
     };
     let next = sends.get_mut(at).filter(|_| !waits)?;
     let (local, action) = next.todo.take()?;
-    Some((next.sequence, local, action))
+    Some((next.sequence, next.wr_id, local, action))
 }
 
 /// Takes a request that has not completed.

@@ -51,7 +51,7 @@ impl World {
         }
         if self.is_lost(Kind::Packet, qp.host, |_| to) {
             self.counters.packets_lost += 1;
-            self.log(qp.host, to.unwrap_or(qp.host), true, || packet.operation.text());
+            self.log(qp.host, to.unwrap_or(qp.host), true, || packet.text());
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
             pair.repeats = true;
             let again = self.now.after(pair.timeout.time().unwrap_or(WITHOUT_TIMEOUT));

@@ -44,7 +44,7 @@ impl World {
         if self.config.reads_late {
             self.read_sources(&mut packet);
         }
-        self.log(from.host, to.host, false, || packet.operation.text());
+        self.log(from.host, to.host, false, || packet.text());
         if let Some(pair) = self.queues.pairs.get_mut(&to) {
             pair.inbound.push_back(packet);
             self.run_inbound(to);
@@ -62,15 +62,11 @@ impl World {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
-            let Packet { from, to, sequence, operation, sources, rnr_naks, waits } = packet;
-            let result = match self.carry_out(qp, operation) {
+            let (from, sequence) = (packet.from, packet.sequence);
+            let result = match self.carry_out(qp, packet.operation) {
                 Handled::Answer(result) => result,
-                Handled::NotReady(operation) => {
-                    return self.not_ready(qp, Packet { from, to, sequence, operation, sources, rnr_naks, waits });
-                }
-                Handled::Later(mr, operation) => {
-                    return self.copy_later(qp, mr, Packet { from, to, sequence, operation, sources, rnr_naks, waits });
-                }
+                Handled::NotReady(operation) => return self.not_ready(qp, Packet { operation, ..packet }),
+                Handled::Later(mr, operation) => return self.copy_later(qp, mr, Packet { operation, ..packet }),
             };
             let failed = result.is_err();
             self.answer(qp, from, sequence, result);

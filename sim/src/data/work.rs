@@ -148,14 +148,14 @@ impl World {
                 PairState::Err => return self.flush_sends(qp),
                 PairState::Rts => {}
             }
-            let Some((sequence, local, action)) = take_next(&mut pair.sends, pair.rung) else { return };
-            self.begin(qp, sequence, local, action);
+            let Some((sequence, wr_id, local, action)) = take_next(&mut pair.sends, pair.rung) else { return };
+            self.begin(qp, (sequence, wr_id), local, action);
         }
     }
 
     /// Begins with a work request: sends it to the peer of a connected QP, or obeys a command. A datagram is sent and
     /// complete at once.
-    fn begin(&mut self, qp: QpNo, sequence: u64, local: Local, action: Action) {
+    fn begin(&mut self, qp: QpNo, (sequence, wr_id): (u64, u64), local: Local, action: Action) {
         if let Action::Command(command) = action {
             return self.obey(qp, sequence, command);
         }
@@ -177,7 +177,7 @@ impl World {
             Local::From(ranges) if !is_done_by_transport => ranges,
             Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => Ranges::new(),
         };
-        if let Some(transfer) = action.transfer(qp, peer, sequence, sources, bytes) {
+        if let Some(transfer) = action.transfer(qp, peer, (sequence, wr_id), sources, bytes) {
             self.launch(transfer);
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Entry {
 pub(crate) struct Log {
     pub(crate) entries: Vec<Entry>,
     pub(crate) left_out: usize,
+    /// When and how the test has failed.
+    pub(crate) failed: Option<(Time, String)>,
 }
 
 impl World {
@@ -57,6 +59,9 @@ impl Log {
         }
         if self.left_out > 0 {
             let _ = writeln!(lines, "and {} more", self.left_out);
+        }
+        if let Some((at, message)) = &self.failed {
+            let _ = writeln!(lines, "{at}  failed: {message}");
         }
         lines
     }

@@ -12,6 +12,9 @@ const LANE: usize = 260;
 /// No text of a row is wider than its letters times this.
 const LETTER: usize = 7;
 
+/// Before the message of the failure.
+const FAILED: &str = "failed: ";
+
 /// The last entries are drawn: a failure is at the end.
 const MOST: usize = 2000;
 
@@ -19,7 +22,9 @@ const MOST: usize = 2000;
 pub(super) fn draw(log: &Log, names: &[String]) -> String {
     let entries = log.entries.get(log.entries.len().saturating_sub(MOST)..).unwrap_or_default();
     let own = entries.iter().filter(|entry| entry.from == entry.to);
-    let right = own.map(|entry| lane(entry.from.0) + LETTER * clean(&entry.text).len()).max().unwrap_or(0);
+    let own = own.map(|entry| (lane(entry.from.0), &entry.text));
+    let texts = own.chain(log.failed.iter().map(|(_, message)| (LEFT + LETTER * FAILED.len(), message)));
+    let right = texts.map(|(x, text)| x + LETTER * clean(text).len()).max().unwrap_or(0);
     let (width, height) = (right.max(LEFT + LANE * names.len().max(1)), TOP + ROW * (entries.len() + 2));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
@@ -55,6 +60,14 @@ pub(super) fn draw(log: &Log, names: &[String]) -> String {
             )
         };
     }
+    if let Some((at, message)) = &log.failed {
+        let (y, text) = (TOP + ROW * (entries.len() + 1), clean(message));
+        let _ = writeln!(
+            svg,
+            "<g><text x=\"4\" y=\"{y}\" fill=\"#777\">{at}</text>\
+             <text x=\"{LEFT}\" y=\"{y}\" fill=\"#c00000\">{FAILED}{text}</text></g>"
+        );
+    }
     svg.push_str("</svg>\n");
     svg
 }
@@ -63,8 +76,8 @@ fn lane(host: usize) -> usize {
     LEFT + LANE / 2 + LANE * host
 }
 
-/// Makes a text safe in SVG, and at most 80 letters long.
+/// Makes a text safe in SVG, and at most 300 letters long: no call is longer.
 fn clean(text: &str) -> String {
-    let text: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(80).collect();
+    let text: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(300).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -54,13 +54,14 @@ impl fmt::Display for Failure {
 /// ([`Config::reads_late`]).
 ///
 /// The variable `CMID_SEED` replaces the seeds: `CMID_SEED=17 cargo test NAME -- --exact` repeats the world of one failure,
-/// `CMID_SEED=1000..2000` tries others.
+/// `CMID_SEED=1000..2000` tries others; with the same `--features`, if the test or what it tests depends on them.
 ///
 /// Returns what they have met: see [`Report::coverage`].
 ///
 /// # Panics
 /// If the test panics, with the seed, the command that repeats it, the faults that it needs, and the files of the
-/// trace and the chart, in the folder `cmid-worlds` of the system's folder for temporary files.
+/// trace and the chart: see [`World::trace`]. They are in the folder `cmid-worlds` of [`std::env::temp_dir`], by package,
+/// test and seed: the next failure with the same ones replaces them.
 #[track_caller]
 pub fn check(seeds: Range<u64>, test: impl Fn(&mut World)) -> Report {
     check_with(&Config::default(), seeds, test)
@@ -161,11 +162,9 @@ fn run(
     if !with_log {
         return failed.map_or_else(|| Ok(Ended { coverage: world.coverage(), ..Ended::default() }), Err);
     }
-    let mut trace = world.trace();
-    if let Some((message, _)) = &failed {
-        trace += &format!("{}  failed: {message}\n", world.now());
-    }
-    Ok(Ended { failed, coverage: world.coverage(), trace, chart: world.chart() })
+    let message = failed.as_ref().map(|(message, _)| (world.now(), message.clone()));
+    world.fabric.with(|it| it.log.iter_mut().for_each(|log| log.failed.clone_from(&message)));
+    Ok(Ended { failed, coverage: world.coverage(), trace: world.trace(), chart: world.chart() })
 }
 
 /// Returns the faults that can be left out: without any other one the test does not fail.
@@ -188,6 +187,9 @@ fn shrink(config: &Config, seed: u64, faults: usize, test: &impl Fn(&mut World))
     left_out
 }
 
+/// After the command that repeats a failure: a test behind a feature is not found without it, and passes.
+const FEATURES: &str = "         with the same --features";
+
 /// The text of the panic of [`check`].
 fn explanation(failure: &Failure) -> String {
     let thread = std::thread::current();
@@ -196,7 +198,8 @@ fn explanation(failure: &Failure) -> String {
     // cargo tells the tests that it runs.
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
     let of_package = if package.is_empty() { String::new() } else { format!(" -p {package}") };
-    let mut text = format!("{failure}\n  again: {VARIABLE}={seed} cargo test{of_package} {name} -- --exact");
+    let mut text =
+        format!("{failure}\n  again: {VARIABLE}={seed} cargo test{of_package} {name} -- --exact\n{FEATURES}");
     let file = format!("{package}-{name}-{seed}").replace(|it: char| !it.is_ascii_alphanumeric(), "-");
     for (what, end, content) in [("trace", "txt", &failure.trace), ("chart", "svg", &failure.chart)] {
         text += &match store(&format!("{file}.{end}"), content) {

@@ -246,6 +246,9 @@ impl World {
 
     /// Returns what has happened so far, one line each: messages, calls, events, completions with an error, faults. Nothing
     /// without a log ([`World::logged`]). Keys are those of a device; lines of a program's second device say `device 2`.
+    ///
+    /// `a -> b: send, 8 bytes (QP 17, request 5)` is a message that arrives at `b`, with the sender's QP and `wr_id`; one with
+    /// `a -x b` is lost, and so is one with `a -x`, because no device has its address.
     #[must_use]
     pub fn trace(&self) -> String {
         let name =

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cmid_proto::{Acks, PortSpace, Time};
-use cmid_sim::{Fault, Node, Turn, World, check, find};
+use cmid_sim::{Failure, Fault, Node, Turn, World, check, find};
 
 use crate::client::{Client, Mistake};
 use crate::server::Server;
@@ -44,10 +44,15 @@ fn a_check_that_fails_says_how_to_repeat_it_and_writes_a_trace_and_a_chart() {
     let line = |start: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(start)).unwrap();
     let seed: u64 = line("seed ").split(':').next().unwrap().parse().unwrap();
     let name = std::thread::current().name().unwrap().to_owned();
-    assert_eq!(line("again: "), format!("CMID_SEED={seed} cargo test -p cmid-sim {name} -- --exact"));
+    let command = format!("CMID_SEED={seed} cargo test -p cmid-sim {name}");
+    let rest = " -- --exact\n         with the same --features\n  trace: ";
+    assert!(text.contains(&format!("\n  again: {command}{rest}")), "{text}");
+    assert!(include_str!("../../README.md").contains(rest), "{text}");
     let [trace, chart] = ["trace: ", "chart: "].map(|what| std::fs::read_to_string(Path::new(line(what))).unwrap());
     assert!(trace.ends_with("failed: b does not run\n"), "{trace}");
-    assert!(trace.contains("b: crashes") && chart.starts_with("<svg") && chart.ends_with("</svg>\n"));
+    assert!(trace.contains("b: crashes") && chart.starts_with("<svg"), "{chart}");
+    assert!(chart.ends_with(">failed: b does not run</text></g>\n</svg>\n"), "{chart}");
+    assert_eq!(chart.matches("<g>").count(), trace.lines().count());
 }
 
 #[test]
@@ -69,14 +74,18 @@ fn a_trace_has_the_messages_calls_and_events_of_all_hosts() {
         world.run_for(Duration::from_millis(1));
         panic!("the end");
     });
-    let trace = failure.unwrap().trace;
+    let Failure { trace, chart, .. } = failure.unwrap();
+    // The chart has each line, as a whole.
+    for text in trace.lines().filter_map(|line| line.split_once(": ")).map(|(_, text)| text) {
+        assert!(chart.contains(&text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")), "{text}");
+    }
     for part in [
         "client: hello",
         "server: Listen {",
         "client -> server: Req",
         "server: id1 CONNECT_REQUEST, status 0",
         "server -> client: Rep",
-        "client -> server: send, 8 bytes",
+        "client -> server: send, 8 bytes (QP 1048576, request 8)",
         "client: is done",
         "client -> server: Dreq",
     ] {
