@@ -20,6 +20,9 @@ pub struct Report {
     /// What the user can do about failures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
+    /// Why nothing could be checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// The machine.

@@ -27,7 +27,7 @@ const FAILED: u8 = 1;
 const UNUSABLE: u8 = 2;
 
 /// Runs the program with the arguments of the process. The status is 0 if no behaviour failed, 1 if one did, 2 if
-/// nothing could be checked; the last prints one line.
+/// nothing could be checked; the last prints one line, and its report has the versions and the error.
 #[must_use]
 pub fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -41,12 +41,14 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<bool> {
-    let devices = match args.device {
-        DeviceName::Sim => on_sim(args)?,
-        DeviceName::Verbs => on_verbs(args)?,
+    let checked = match args.device {
+        DeviceName::Sim => on_sim(args),
+        DeviceName::Verbs => on_verbs(args),
     };
-    let host = host::describe();
-    let mut report = Report { cmid: env!("CARGO_PKG_VERSION").to_owned(), host, devices, hints: Vec::new() };
+    let error = checked.as_ref().err().map(|error| format!("{error:#}"));
+    let (unusable, devices) = checked.map_or_else(|error| (Some(error), Vec::new()), |devices| (None, devices));
+    let (cmid, host) = (env!("CARGO_PKG_VERSION").to_owned(), host::describe());
+    let mut report = Report { cmid, host, devices, hints: Vec::new(), error };
     if lacks_memory(&report) {
         report.hints.extend(host::memlock_hint(&report.host));
     }
@@ -57,12 +59,14 @@ fn run(args: &Args) -> Result<bool> {
              connection unread until more bytes come (docs/hazards.md, P49)."
         )),
     }
-    write!(io::stdout(), "{report}").context("writing the report")?;
+    if unusable.is_none() {
+        write!(io::stdout(), "{report}").context("writing the report")?;
+    }
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&report)? + "\n";
         fs::write(path, text).with_context(|| path.display().to_string())?;
     }
-    Ok(!report.has_failures())
+    unusable.map_or_else(|| Ok(!report.has_failures()), Err)
 }
 
 /// Whether a registration failed for lack of memory.

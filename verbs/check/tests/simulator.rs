@@ -32,6 +32,19 @@ fn every_behaviour_passes_or_is_not_supported() {
     assert_eq!(report.host.kernel, text(&Command::new("uname").arg("-r").output().expect("uname").stdout).trim());
 }
 
+/// The report of a bug has the versions where nothing works.
+#[test]
+fn the_report_of_an_error_has_the_versions() {
+    let json = tempfile::NamedTempFile::new().expect("a file");
+    let file = json.path().to_str().expect("a name in UTF-8");
+    let output = run(&["--device", "sim", "--address", "10.0.0.1", "--json", file]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));
+    let report: Report = serde_json::from_reader(&json).expect("a report in JSON");
+    assert!(!report.cmid.is_empty() && !report.host.kernel.is_empty() && report.devices.is_empty(), "{report}");
+    let error = report.error.expect("an error");
+    assert_eq!(text(&output.stderr), format!("cmid-check: {error}\n"));
+}
+
 /// A measurement of nothing would be a failure of the device, or 0 per second.
 #[test]
 fn something_is_measured() {
