@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Caps, QpAttrs, QpParts, Remote, RnrTimer, SendWr, prelude::*};
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
-use cmid_proto::{Acks, ChannelKey, ConnParam, Drive, Errno, Event, IdKey, Limits, PortSpace, Time};
+use cmid_proto::{Acks, ChannelKey, ConnParam, Drive, Errno, Event, IdKey, Limits, PortSpace, Time, Transport};
 use cmid_sim::{Change, Config, Fabric, Host, Mr, Policy, SimDevice};
 use cmid_verbs::OpenError;
 
@@ -32,13 +32,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        World::with(Config::default())
+        World::with(Config::default(), Transport::InfiniBand)
     }
 
-    fn with(config: Config) -> Self {
+    fn with(config: Config, transport: Transport) -> Self {
         let fabric = Fabric::new(config);
         let [near, far] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| {
-            let host = fabric.host(&[ip.into()]);
+            let host = fabric.host_with(&[ip.into()], transport);
             let mut drive = Drive::new(host.device(), Limits::default());
             let channel = drive.open_channel(Acks::OnDelivery).unwrap();
             Side { host, drive, channel }
@@ -169,6 +169,16 @@ fn connects() -> Vec<String> {
     let id = world.id();
     let mapped = "[::ffff:10.0.0.2]:7471".parse().unwrap();
     texts.push(text(&world.near.drive.resolve_addr(id, None, mapped, Time::NEVER).unwrap_err()));
+
+    let mut world = World::with(Config::default(), Transport::Iwarp);
+    let id = world.id();
+    world.near.drive.resolve_addr(id, None, FAR.parse().unwrap(), Time::NEVER).unwrap();
+    let _resolved = world.until(|near, _| near.drive.next_event(near.channel));
+    world.near.drive.resolve_route(id, Time::NEVER).unwrap();
+    let _resolved = world.until(|near, _| near.drive.next_event(near.channel));
+    for param in [param(), ConnParam { qp_num: 17, ..param() }] {
+        texts.push(text(&world.near.drive.connect(id, param, &[], Time::NEVER).unwrap_err()));
+    }
     texts
 }
 
@@ -247,7 +257,7 @@ fn completions() -> Vec<String> {
 
 fn data_path() -> Vec<String> {
     let mut texts = Vec::new();
-    let mut world = World::with(Config { lock_limit: Some(1 << 20), ..Config::default() });
+    let mut world = World::with(Config { lock_limit: Some(1 << 20), ..Config::default() }, Transport::InfiniBand);
     let id = world.id();
     world.near.drive.bind(id, NEAR.parse().unwrap()).unwrap();
     let caps = Caps { max_inline: 1024, ..Caps::default() };
