@@ -81,11 +81,14 @@ fn record(runs: &Path, into: &Path) -> ExitCode {
     }
 }
 
+/// Writes the report, if the arguments say so.
+fn write(args: &Args, report: &Report) -> Check {
+    args.report.as_ref().map_or(Ok(()), |path| report.write(path))
+}
+
 /// Writes the report and compares it, as the arguments say.
 fn conclude(args: &Args, report: &Report) -> Check {
-    if let Some(path) = &args.report {
-        report.write(path)?;
-    }
+    write(args, report)?;
     let Some(path) = &args.recorded else { return Ok(()) };
     let mut recorded = Report::recorded(path)?;
     if let Some(driver) = args.driver {
@@ -97,7 +100,12 @@ fn conclude(args: &Args, report: &Report) -> Check {
 }
 
 fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
-    let report = Arc::new(Mutex::new(Report::new(args.environment())));
+    let report = Report::new(args.environment());
+    if let Err(failure) = write(args, &report) {
+        eprintln!("{failure}");
+        return ExitCode::FAILURE;
+    }
+    let report = Arc::new(Mutex::new(report));
     let mut set = Set::new(Plan::of(args), Arc::clone(&report));
     add(&mut set);
     let trials = set.into_trials();

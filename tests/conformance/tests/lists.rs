@@ -1,6 +1,11 @@
 //! Checks the list of behaviours, the list of scenarios, and that they agree.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
-use cmid_conformance::{BEHAVIOURS, entries};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use cmid_conformance::{BEHAVIOURS, Report, entries};
 
 #[test]
 fn every_behaviour_is_there_once_and_in_order() {
@@ -43,4 +48,20 @@ fn names_are_unique_and_say_their_behaviour() {
 fn what_disturbs_the_lab_comes_last() {
     let first = entries().iter().position(|entry| !entry.needs.is_empty()).unwrap_or(entries().len());
     assert!(entries()[first..].iter().all(|entry| !entry.needs.is_empty()));
+}
+
+/// A fresh clone has no folder for reports; a run of minutes does not end with a file that cannot be written.
+#[test]
+fn a_report_has_its_folder_or_nothing_runs() {
+    let run = |report: &Path| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_conformance"));
+        program.args(["behaviour_39_bind", "--driver", "epoll", "--report"]).arg(report).output().unwrap()
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("of a fresh clone");
+    let _ = fs::remove_dir_all(&folder);
+    let report = folder.join("reports/sim.json");
+    assert!(run(&report).status.success());
+    assert_eq!(Report::recorded(&report).unwrap().scenarios.len(), 1);
+    let failed = run(&report.join("below a file"));
+    assert!(!failed.status.success() && failed.stdout.is_empty() && !failed.stderr.is_empty(), "{failed:?}");
 }

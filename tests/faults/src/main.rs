@@ -99,6 +99,9 @@ fn run(
     if chosen.is_empty() {
         return Err(Failure("no scenario is called that".into()));
     }
+    if let Some(path) = &report {
+        Report::new(environment()).write(path)?;
+    }
     let drivers = driver.map_or(DriverName::PLAIN.to_vec(), |driver| vec![driver]);
     let found = lanes::run(&chosen.repeat(times), &drivers, lanes, &environment(), |line| println!("{line}"))?;
     if let Some(path) = report {

@@ -197,13 +197,15 @@ impl<O: Outcome> Report<O> {
         if path.exists() { Self::read(path) } else { Ok(Self::new("not recorded")) }
     }
 
-    /// Writes the report.
+    /// Writes the report, into a folder that it makes if there is none. A suite does so before its run too, so that the run is not
+    /// in vain.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Check {
         let text = serde_json::to_string_pretty(self).map_err(|error| Failure(error.to_string()))? + "\n";
-        fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+        written.map_err(|error| Failure(format!("{}: {error}", path.display())))
     }
 }
 
@@ -309,7 +311,6 @@ mod tests {
     fn the_reports_of_runs_are_added_to_the_records_of_their_environments() {
         let folder = tempfile::tempdir().unwrap();
         let [runs, into] = ["runs", "into"].map(|name| folder.path().join(name));
-        [&runs, &into].iter().for_each(|folder| fs::create_dir(folder).unwrap());
         let report = |scenario: &str, speed, outcome| {
             let mut report = Report::new("there");
             report.note(scenario, speed, "mio", outcome);
