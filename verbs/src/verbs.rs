@@ -79,15 +79,8 @@ impl std::error::Error for UnknownBackend {}
 /// ```no_run
 /// use cmid_verbs::Verbs;
 ///
-/// match Verbs::open() {
-///     Ok(device) => rdma(device),
-///     Err(error) => {
-///         eprintln!("no RDMA: {error}"); // the library, the module or the permission that is missing
-///         tcp();
-///     }
-/// }
-/// # fn rdma(_: Verbs) {}
-/// # fn tcp() {}
+/// let device = Verbs::open().inspect_err(|error| eprintln!("no RDMA: {error}")).ok(); // `None`: by TCP
+/// # let _ = device;
 /// ```
 pub struct Verbs {
     cm: Cm,
