@@ -14,9 +14,13 @@ use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
+use crate::data::post::{Queue, fitting, receive};
+use crate::data::receive::Receive;
 use crate::data::space::Stretch;
-use crate::data::work::Batch;
+use crate::data::work::{Batch, Stopped};
+use crate::fabric::Fabric;
 use crate::fabric::shared::{Parked, Shared};
+use crate::fabric::world::World;
 use crate::index::{PdNo, QpNo, SrqNo};
 
 /// The memory of a block.
@@ -72,14 +76,14 @@ impl Piece {
         Stretch { addr: self.addr, len: self.bytes.len() }
     }
 
-    /// Makes the bytes those that the device reads.
-    fn flush(&self) {
-        let Some(mr) = self.mrs.first() else { return };
-        mr.fabric.with(|world| {
-            if let Some(memory) = world.memory.space.bytes_mut(self.stretch()) {
-                memory.copy_from_slice(&self.bytes);
-            }
-        });
+    /// Makes the bytes those that a device of this fabric reads. Those of another one are not posted.
+    fn flush(&self, fabric: &Fabric, world: &mut World) {
+        if !self.mrs.first().is_some_and(|mr| mr.fabric.is(fabric)) {
+            return;
+        }
+        if let Some(memory) = world.memory.space.bytes_mut(self.stretch()) {
+            memory.copy_from_slice(&self.bytes);
+        }
     }
 
     /// Takes the bytes that the device has written.
@@ -102,10 +106,10 @@ impl Piece {
     }
 
     /// Returns the registration on a domain; another one if there is none, which the post refuses.
-    fn mr(&self, pd: Option<PdNo>) -> Option<&Mr> {
+    fn mr(&self, pd: PdNo) -> Option<&Mr> {
         match &*self.mrs {
             [only] => Some(only),
-            mrs => mrs.iter().find(|mr| pd.is_some_and(|pd| mr.is_on(pd))).or(mrs.first()),
+            mrs => mrs.iter().find(|mr| mr.is_on(pd)).or(mrs.first()),
         }
     }
 }
@@ -132,16 +136,30 @@ impl datapath::Piece for Piece {
     }
 }
 
-/// Returns the range of a part that was checked, for a queue of this domain. Its bytes are flushed.
-pub(super) fn sge(part: &Part<Piece>, pd: Option<PdNo>) -> Option<Sge<'_, Mr>> {
+/// Makes the bytes of parts those that the device reads.
+pub(super) fn flush(parts: &[Part<Piece>], fabric: &Fabric, world: &mut World) {
+    parts.iter().filter_map(|part| part.block().piece()).for_each(|piece| piece.flush(fabric, world));
+}
+
+/// Returns the range of a part that was checked, for a queue of this domain.
+pub(super) fn sge(part: &Part<Piece>, pd: PdNo) -> Option<Sge<'_, Mr>> {
     let (piece, range) = part.place(false).ok()?;
-    piece.flush();
     Some(Sge { mr: piece.mr(pd)?, offset: piece.offset + range.start, len: range.end.checked_sub(range.start) })
 }
 
 /// Returns the ranges of parts that were checked.
-pub(super) fn sges(parts: &[Part<Piece>], pd: Option<PdNo>) -> Batch<Sge<'_, Mr>> {
-    parts.iter().filter_map(|part| sge(part, pd)).collect()
+pub(super) fn sges(parts: &[Part<Piece>], pd: PdNo) -> impl Iterator<Item = Sge<'_, Mr>> {
+    parts.iter().filter_map(move |part| sge(part, pd))
+}
+
+/// Makes receives of parts that were checked, for which the queue has room.
+pub(super) fn receives(
+    fabric: &Fabric,
+    queue: Queue,
+    requests: &[(u64, Parts<Piece>)],
+) -> Result<Batch<Receive>, Stopped> {
+    let receive = |(wr_id, parts): &(u64, Parts<Piece>)| receive(fabric, queue, *wr_id, sges(parts, queue.pd));
+    Ok(fitting(queue, requests.iter().map(receive).collect::<Result<_, _>>()?)?)
 }
 
 /// Checks the parts of a request. The device writes to them if `writes`.
@@ -154,18 +172,30 @@ pub(super) fn returns(flags: SendFlags) -> Returns {
     if flags.contains(SendFlags::SIGNALED) { Returns::ByCompletion } else { Returns::OnFailure }
 }
 
-/// Adds the blocks of the requests that are in a queue: `posted` by the device, and those after them, up to the number
-/// `filed`, refused by it. `before` and `after` are the numbers of the queue's last request before and after the post.
+/// Adds the blocks of the requests that are in a queue: those that are posted, and after them those that the device has
+/// refused. `last` is the number of the queue's last request before the post.
 pub(super) fn lend(
     lent: &mut Lent<Piece>,
-    posted: usize,
-    (before, after): (u64, u64),
+    posted: Result<usize, Stopped>,
+    last: u64,
     requests: impl IntoIterator<Item = (u64, Returns, Parts<Piece>)>,
 ) {
-    for ((number, (wr_id, returns, parts)), at) in (before + 1..=after).zip(requests).zip(0..) {
+    let posted = posted.unwrap_or_else(|stopped| stopped.posted);
+    for ((wr_id, returns, parts), at) in requests.into_iter().zip(0..) {
         let returns = if at < posted { returns } else { Returns::ToPool };
-        lent.lend(number, wr_id, returns, parts);
+        lent.lend(last + 1 + at as u64, wr_id, returns, parts);
     }
+}
+
+/// The same for receives, which it takes out of the batch.
+pub(super) fn lend_receives(
+    lent: &mut Lent<Piece>,
+    posted: Result<usize, Stopped>,
+    last: u64,
+    requests: &mut Batch<(u64, Parts<Piece>)>,
+) {
+    let filed = requests.drain(..Stopped::filed(posted));
+    lend(lent, posted, last, filed.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts)));
 }
 
 /// Takes the bytes that the device has written.

@@ -195,7 +195,8 @@ impl Qp {
     ) -> Result<(), Unposted<Piece>> {
         let checked = part.place(access.lets_peers_write()).map(drop);
         let posted = checked.and_then(|()| {
-            let Sge { mr, offset, len } = blocks::sge(&part, self.pd().ok()).ok_or(PostReason::NotRegistered)?;
+            self.fabric.with(|world| blocks::flush(std::slice::from_ref(&part), &self.fabric, world));
+            let Sge { mr, offset, len } = blocks::sge(&part, self.pd()?).ok_or(PostReason::NotRegistered)?;
             self.bind_window(wr_id, mw, mr, offset..offset + len.unwrap_or_default(), access)
         });
         match posted {

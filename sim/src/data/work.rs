@@ -43,29 +43,38 @@ pub(crate) struct Work {
 pub(crate) struct Stopped {
     /// The number of requests before it, which are posted.
     pub(crate) posted: usize,
+    /// The number of requests that are in the queue: more if the kernel has refused the doorbell.
+    pub(crate) filed: usize,
     pub(crate) reason: PostReason,
 }
 
 impl From<PostReason> for Stopped {
     fn from(reason: PostReason) -> Self {
-        Stopped { posted: 0, reason }
+        Stopped { posted: 0, filed: 0, reason }
+    }
+}
+
+impl Stopped {
+    /// The post ended because the queue took no more.
+    pub(crate) fn after(posted: usize, reason: PostReason) -> Self {
+        Stopped { posted, filed: posted, reason }
+    }
+
+    /// Returns how many requests of a post are in the queue.
+    pub(crate) fn filed(posted: Result<usize, Stopped>) -> usize {
+        posted.unwrap_or_else(|stopped| stopped.filed)
     }
 }
 
 impl World {
-    /// `ibv_post_send`: puts a work request into the queue, and rings the doorbell.
-    pub(crate) fn post(&mut self, qp: QpNo, work: Work) -> Result<(), PostReason> {
-        self.enqueue(qp, work)?;
-        self.ring(qp)
-    }
-
-    /// The same for several, with one doorbell. If the kernel refuses it, all of them are in the queue.
+    /// `ibv_post_send`: puts work requests into the queue, and rings the doorbell. If the kernel refuses it, all of them are in
+    /// the queue.
     pub(crate) fn post_all(&mut self, qp: QpNo, batch: Batch<Work>) -> Result<usize, Stopped> {
         let count = batch.len();
         for (posted, work) in batch.into_iter().enumerate() {
-            self.enqueue(qp, work).map_err(|reason| Stopped { posted, reason })?;
+            self.enqueue(qp, work).map_err(|reason| Stopped::after(posted, reason))?;
         }
-        self.ring(qp)?;
+        self.ring(qp).map_err(|reason| Stopped { posted: 0, filed: count, reason })?;
         Ok(count)
     }
 
@@ -242,7 +251,7 @@ impl World {
         let count = batch.len();
         for (posted, receive) in batch.into_iter().enumerate() {
             if pair.receive_room()? == 0 {
-                return Err(Stopped { posted, reason: PostReason::QueueFull { max: pair.caps.max_recv_wr } });
+                return Err(Stopped::after(posted, PostReason::QueueFull { max: pair.caps.max_recv_wr }));
             }
             pair.file_receive(&receive);
             pair.unrung.push(receive);
@@ -251,7 +260,7 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(count) };
         if let Err(reason) = rung {
             pair.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
-            return Err(reason.into());
+            return Err(Stopped { posted: 0, filed: count, reason });
         }
         pair.receives.extend(pair.unrung.drain(..));
         if pair.state == PairState::Err {
