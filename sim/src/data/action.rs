@@ -91,15 +91,24 @@ impl Action {
             Action::CompareSwap(range, compare, swap) => Operation::CompareSwap(range, compare, swap),
             Action::FetchAdd(range, add) => Operation::FetchAdd(range, add),
             Action::Datagram { source, route, to_qp, qkey, extra } => {
-                return Some(Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes, extra }));
+                return Some(Transfer::Datagram(Box::new(Datagram { from, source, route, to_qp, qkey, bytes, extra })));
             }
             Action::Command(_) => return None,
         };
-        Some(Transfer::Packet(Packet { from, to, sequence, operation, sources, rnr_naks: 0, waits: false }))
+        let packet = Packet { from, to, sequence, operation, sources, rnr_naks: 0, waits: false };
+        Some(Transfer::Packet(Box::new(packet)))
     }
 }
 
 impl Local {
+    /// Returns where the answer of a read or an atomic operation goes.
+    pub(crate) fn targets(&self) -> &[KeyedRange] {
+        match self {
+            Local::Into(ranges) => ranges,
+            Local::From(_) | Local::Inline(_) | Local::Bound(_) | Local::Nothing => &[],
+        }
+    }
+
     /// Returns the keys that it pins; none if the device does not access memory.
     pub(crate) fn pins(&self) -> Pins {
         match self {

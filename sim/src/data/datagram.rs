@@ -63,7 +63,7 @@ impl World {
         }
         let receive = self.take_receive(qp)?;
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
-        let outcome = self.put(pd, &receive.ranges, bytes).ok_or(WcStatus::LOC_PROT_ERR);
+        let outcome = self.put(pd, &receive.ranges, &bytes).ok_or(WcStatus::LOC_PROT_ERR);
         let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);
         received.completion.src_qp = datagram.from.num;
         self.finish_receive(qp, received);

@@ -342,6 +342,15 @@ impl Memory {
         self.space.bytes(keyed_range.stretch())
     }
 
+    /// Returns the bytes of the sources of a send or write; `None` if the hardware rejects them.
+    pub(crate) fn gather(&self, pd: PdNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(ranges.iter().map(|range| range.len).sum());
+        for &range in ranges {
+            bytes.extend_from_slice(self.for_local_read(pd, range)?);
+        }
+        Some(bytes)
+    }
+
     /// The target memory of a receive or read; `None` if the hardware rejects it.
     pub(crate) fn for_local_write(&mut self, pd: PdNo, keyed_range: KeyedRange) -> Option<&mut [u8]> {
         if keyed_range.len == 0 {

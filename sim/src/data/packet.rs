@@ -11,7 +11,7 @@ use crate::index::QpNo;
 /// An item in flight on the data path.
 #[derive(Debug)]
 pub(crate) enum Transfer {
-    Packet(Packet),
+    Packet(Box<Packet>),
     /// The answer to a packet: the bytes of a read, or its error.
     Answer {
         to: QpNo,
@@ -19,7 +19,7 @@ pub(crate) enum Transfer {
         result: Result<Vec<u8>, WcStatus>,
     },
     /// A datagram.
-    Datagram(Datagram),
+    Datagram(Box<Datagram>),
     /// All retries of a packet are used up.
     GiveUp {
         qp: QpNo,

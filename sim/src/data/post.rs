@@ -15,12 +15,12 @@ use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
-use crate::data::pending::is_read;
+use crate::data::pending::{Pending, is_read};
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Ranges};
-use crate::data::work::{Batch, Peer, Stopped, Work};
+use crate::data::work::{Batch, Peer, Stopped};
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::PdNo;
@@ -278,7 +278,7 @@ impl Qp {
         op: SendOp<'_, Ah>,
         sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,
         flags: SendFlags,
-    ) -> Result<Work, PostReason> {
+    ) -> Result<Box<Pending>, PostReason> {
         self.check_transport(&op)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
         let ranges = ranges(&self.fabric, queue, sges, needs)?;
@@ -309,8 +309,7 @@ impl Qp {
                 (WcOpcode::FETCH_ADD, Action::FetchAdd(peer(remote, ATOMIC_LEN), add))
             }
         };
-        let (signaled, is_fenced) = (flags.contains(SendFlags::SIGNALED), flags.contains(SendFlags::FENCE));
-        Ok(Work { wr_id, opcode, local, signaled, is_fenced, action })
+        Ok(Pending::new(wr_id, opcode, flags, local, action))
     }
 
     /// Refuses what iWARP does not have: immediate data and atomic operations.

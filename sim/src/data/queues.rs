@@ -73,7 +73,7 @@ pub(crate) struct Pair {
     pub(crate) retry_count: u8,
     /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
-    pub(crate) sends: VecDeque<Pending>,
+    pub(crate) sends: VecDeque<Box<Pending>>,
     pub(crate) receives: VecDeque<Receive>,
     /// Receives for which the doorbell was refused.
     pub(crate) unrung: Vec<Receive>,
@@ -90,11 +90,11 @@ pub(crate) struct Pair {
     /// The number of receives that were posted.
     pub(super) posted_receives: u64,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
-    pub(crate) inbound: VecDeque<Packet>,
+    pub(crate) inbound: VecDeque<Box<Packet>>,
     /// The packet before them, which is being copied.
     pub(super) copying: Option<Copying>,
     /// Packets to the peer that have not arrived.
-    pub(crate) unanswered: Vec<Packet>,
+    pub(crate) unanswered: VecDeque<Box<Packet>>,
     /// Whether they are repeated after the timeout: a rule has lost the first one.
     pub(crate) repeats: bool,
     /// When the last packet arrives at the peer. No later one overtakes it.
@@ -147,7 +147,7 @@ impl Pair {
             posted_receives: 0,
             inbound: VecDeque::new(),
             copying: None,
-            unanswered: Vec::new(),
+            unanswered: VecDeque::new(),
             repeats: false,
             last_arrival: Time::ZERO,
             last_answer: Time::ZERO,
@@ -193,13 +193,14 @@ impl Pair {
     }
 
     /// Adds a request to the send queue and pins its regions.
-    pub(crate) fn file(&mut self, pending: Pending) {
+    pub(crate) fn file(&mut self, mut pending: Box<Pending>) {
         self.sequence += 1;
-        self.pin(pending.pins.iter().copied());
-        let (sequence, pins) = (self.sequence, pending.pins.clone());
-        let Pending { signaled, is_fenced, opcode, .. } = pending;
+        let (sequence, pins) = (self.sequence, pending.local.pins());
+        self.pin(pins.iter().copied());
+        let Pending { signaled, is_fenced, opcode, .. } = *pending;
         self.filed.push_back(Filed { sequence, pins, signaled, is_fenced, is_read: is_read(opcode) });
-        self.sends.push_back(Pending { sequence, ..pending });
+        pending.sequence = sequence;
+        self.sends.push_back(pending);
     }
 
     /// Adds a receive and pins its regions.
@@ -304,10 +305,10 @@ impl Queues {
 
     /// Adds a completion of a send queue. Returns false if the CQ overran.
     #[must_use]
-    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) -> bool {
+    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.send_cq, pair.pd);
-        let Pending { sequence, wr_id, opcode, pins, is_withdrawn, .. } = pending;
+        let (pins, &Pending { sequence, wr_id, opcode, is_withdrawn, .. }) = (pending.local.pins(), pending);
         let Sent { status, byte_len, scatter } = sent;
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let (sequence, srq_entry) = (Some(sequence), None);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::Service;
-use cmid_proto::datapath::{Caps, PostReason, To, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Caps, PostReason, To, WcStatus};
 use smallvec::SmallVec;
 
 use crate::data::action::{Action, Command, Local};
@@ -24,19 +24,6 @@ pub(crate) type Peer<'a> = To<'a, Ah>;
 
 /// What is posted at once; usually one.
 pub(crate) type Batch<T> = SmallVec<[T; 1]>;
-
-/// A work request of a send queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Work {
-    pub(crate) wr_id: u64,
-    pub(crate) opcode: WcOpcode,
-    pub(crate) local: Local,
-    /// Whether it has a completion even if it succeeds.
-    pub(crate) signaled: bool,
-    /// Whether it waits for the reads and atomic operations before it.
-    pub(crate) is_fenced: bool,
-    pub(crate) action: Action,
-}
 
 /// The post of a batch ended before this request.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +56,7 @@ impl Stopped {
 impl World {
     /// `ibv_post_send`: puts work requests into the queue, and rings the doorbell. If the kernel refuses it, all of them are in
     /// the queue.
-    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Batch<Work>) -> Result<usize, Stopped> {
+    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Batch<Box<Pending>>) -> Result<usize, Stopped> {
         let count = batch.len();
         for (posted, work) in batch.into_iter().enumerate() {
             self.enqueue(qp, work).map_err(|reason| Stopped::after(posted, reason))?;
@@ -79,9 +66,9 @@ impl World {
     }
 
     /// Queues a work request and pins its regions, if the QP accepts it.
-    pub(crate) fn enqueue(&mut self, qp: QpNo, work: Work) -> Result<(), PostReason> {
+    pub(crate) fn enqueue(&mut self, qp: QpNo, mut work: Box<Pending>) -> Result<(), PostReason> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
-        if pair.service != work.action.service() {
+        if work.action.as_ref().is_some_and(|action| action.service() != pair.service) {
             return Err(match pair.service {
                 Service::Connected => PostReason::IsConnected,
                 Service::Datagram => PostReason::IsDatagram,
@@ -101,28 +88,13 @@ impl World {
         if pair.send_room() == 0 {
             return Err(PostReason::QueueFull { max: pair.caps.max_send_wr });
         }
-        let Work { wr_id, opcode, local, signaled, is_fenced, action } = work;
-        let local = match &local {
-            Local::From(ranges) if is_inline(&pair.caps, ranges) => {
-                Local::Inline(self.memory.space.all_bytes(ranges).ok_or(PostReason::NotRegistered)?)
+        if let Local::From(ranges) = &work.local {
+            if is_inline(&pair.caps, ranges) {
+                let bytes = self.memory.space.all_bytes(ranges).ok_or(PostReason::NotRegistered)?;
+                work.local = Local::Inline(bytes);
             }
-            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => local,
-        };
-        let pins = local.pins();
-        let targets = if let Local::Into(ranges) = &local { ranges.clone() } else { Ranges::new() };
-        let todo = Some((local, action));
-        pair.file(Pending {
-            sequence: 0,
-            wr_id,
-            opcode,
-            signaled,
-            is_fenced,
-            pins,
-            targets,
-            todo,
-            is_withdrawn: false,
-            is_executed: false,
-        });
+        }
+        pair.file(work);
         Ok(())
     }
 
@@ -148,7 +120,8 @@ impl World {
         refused.map_or(Ok(()), |errno| Err(PostReason::Device(errno)))
     }
 
-    /// Begins with the work requests of a send queue that wait for nothing. In the error state it flushes them.
+    /// Begins with the work requests of a send queue that wait for nothing: sends each to the peer, or obeys a command. A
+    /// datagram is sent and complete at once. In the error state it flushes them.
     pub(crate) fn run_sends(&mut self, qp: QpNo) {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
@@ -157,57 +130,41 @@ impl World {
                 PairState::Err => return self.flush_sends(qp),
                 PairState::Rts => {}
             }
-            let Some((sequence, local, action)) = take_next(&mut pair.sends, pair.rung) else { return };
-            self.begin(qp, sequence, local, action);
-        }
-    }
-
-    /// Begins with a work request: sends it to the peer of a connected QP, or obeys a command. A datagram is sent and
-    /// complete at once.
-    fn begin(&mut self, qp: QpNo, sequence: u64, local: Local, action: Action) {
-        if let Action::Command(command) = action {
-            return self.obey(qp, sequence, command);
-        }
-        let Some(bytes) = self.gather(qp, &local) else {
-            return self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
-        };
-        let Some(pair) = self.queues.pairs.get(&qp) else { return };
-        let (peer, order) = (pair.peer, pair.order);
-        let is_done_by_transport = match &action {
-            Action::Datagram { .. } => true,
-            Action::Send(_) | Action::Write(..) => order == Order::OfTransport,
-            Action::Read(_) | Action::CompareSwap(..) | Action::FetchAdd(..) | Action::Command(_) => false,
-        };
-        if is_done_by_transport {
-            self.complete_locally(qp, sequence, LOCAL_WORK);
-        }
-        // TCP has its own copy.
-        let sources = match local {
-            Local::From(ranges) if !is_done_by_transport => ranges,
-            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => Ranges::new(),
-        };
-        if let Some(transfer) = action.transfer(qp, peer, sequence, sources, bytes) {
-            self.launch(transfer);
-        }
-    }
-
-    /// Returns the bytes of a send or write; `None` if the hardware rejects the memory.
-    fn gather(&self, qp: QpNo, local: &Local) -> Option<Vec<u8>> {
-        match local {
-            Local::Inline(bytes) => Some(bytes.clone()),
-            Local::From(ranges) => self.read_again(qp, ranges),
-            Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(Vec::new()),
+            let (pd, peer, order) = (pair.pd, pair.peer, pair.order);
+            let Some((next, action)) = take_next(&mut pair.sends, pair.rung) else { return };
+            let sequence = next.sequence;
+            let is_done_by_transport = match &action {
+                Action::Command(command) => {
+                    self.obey(qp, sequence, *command);
+                    continue;
+                }
+                Action::Datagram { .. } => true,
+                Action::Send(_) | Action::Write(..) => order == Order::OfTransport,
+                Action::Read(_) | Action::CompareSwap(..) | Action::FetchAdd(..) => false,
+            };
+            let (bytes, sources) = match &next.local {
+                Local::Inline(bytes) => (Some(bytes.clone()), Ranges::new()),
+                // TCP has its own copy.
+                Local::From(ranges) if is_done_by_transport => (self.memory.gather(pd, ranges), Ranges::new()),
+                Local::From(ranges) => (self.memory.gather(pd, ranges), ranges.clone()),
+                Local::Into(_) | Local::Bound(_) | Local::Nothing => (Some(Vec::new()), Ranges::new()),
+            };
+            let Some(bytes) = bytes else {
+                self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
+                continue;
+            };
+            if is_done_by_transport {
+                self.complete_locally(qp, sequence, LOCAL_WORK);
+            }
+            if let Some(transfer) = action.transfer(qp, peer, sequence, sources, bytes) {
+                self.launch(transfer);
+            }
         }
     }
 
     /// Returns the bytes of these ranges as they are now; `None` if the hardware rejects the memory.
     pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
-        let pd = self.queues.pairs.get(&qp)?.pd;
-        let mut bytes = Vec::with_capacity(ranges.iter().map(|range| range.len).sum());
-        for &range in ranges {
-            bytes.extend_from_slice(self.memory.for_local_read(pd, range)?);
-        }
-        Some(bytes)
+        self.memory.gather(self.queues.pairs.get(&qp)?.pd, ranges)
     }
 
     /// Executes a command to the device itself. The completion has the same delay as a request to the peer, and it is not
@@ -233,7 +190,7 @@ impl World {
     /// Fails a work request before it is sent.
     fn fail_work(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
         if let Some(pending) = self.queues.pairs.get_mut(&qp).and_then(|pair| take(&mut pair.sends, sequence)) {
-            self.finish_send(qp, pending, Sent::failed(status));
+            self.finish_send(qp, &pending, Sent::failed(status));
         }
         self.qp_to_error(qp);
     }
@@ -279,9 +236,10 @@ fn is_inline(caps: &Caps, ranges: &[KeyedRange]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cmid_proto::datapath::WcOpcode;
+
     use super::*;
     use crate::data::queues::Pair;
-    use crate::data::space::Pins;
     use crate::fabric::config::Config;
     use crate::index::{CqNo, PdNo};
     use crate::kernel::host::HostState;
@@ -295,19 +253,18 @@ mod tests {
         world.queues.pairs.insert(qp, Box::new(pair));
         let (ok, failed) = (WcStatus::SUCCESS, WcStatus::WR_FLUSH_ERR);
         for (signaled, status, wakes) in [(true, ok, true), (false, ok, false), (false, failed, true)] {
-            let pending = Pending {
+            let pending = Box::new(Pending {
                 sequence: 1,
                 wr_id: 0,
                 opcode: WcOpcode::SEND,
                 signaled,
                 is_fenced: false,
-                pins: Pins::new(),
-                targets: Ranges::new(),
-                todo: None,
+                local: Local::Nothing,
+                action: None,
                 is_withdrawn: false,
                 is_executed: false,
-            };
-            world.finish_send(qp, pending, Sent { status, byte_len: 0, scatter: Vec::new() });
+            });
+            world.finish_send(qp, &pending, Sent { status, byte_len: 0, scatter: Vec::new() });
             let mut woken = Vec::new();
             world.take_news(|host| woken.push(host));
             assert_eq!(woken.contains(&qp.host), wakes, "{signaled} {status}");
