@@ -424,13 +424,15 @@ impl Queues {
 
     /// Takes the next completion of a CQ.
     pub(crate) fn take(&mut self, cq: CqNo) -> Option<Ready> {
-        let ready = self.cqs.get_mut(&cq)?.take()?;
-        if let Some(srq_entry) = ready.srq_entry {
-            self.srqs.polled(srq_entry);
-        } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
-            pair.polled(&ready);
+        let taken = self.cqs.get_mut(&cq)?.take();
+        if let Some(ready) = &taken {
+            if let Some(srq_entry) = ready.srq_entry {
+                self.srqs.polled(srq_entry);
+            } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
+                pair.polled(ready);
+            }
         }
-        Some(ready)
+        taken
     }
 }
 
