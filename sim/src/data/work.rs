@@ -201,25 +201,18 @@ impl World {
         self.timers.arm(self.now.after(after), Due::Data(done));
     }
 
-    /// `ibv_post_recv` for one or several receives of a QP. If the kernel refuses the doorbell, they are in the queue, and
+    /// `ibv_post_recv` for one or several receives of a QP, which has room for them. If the kernel refuses the doorbell, they are in the queue, and
     /// the device takes them after the next doorbell.
     pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Batch<Receive>) -> Result<usize, Stopped> {
+        let rung = self.doorbell(qp.host);
         let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
         let count = batch.len();
-        for (posted, receive) in batch.into_iter().enumerate() {
-            if pair.receive_room()? == 0 {
-                return Err(Stopped::after(posted, PostReason::QueueFull { max: pair.caps.max_recv_wr }));
-            }
-            pair.file_receive(&receive);
-            pair.unrung.push(receive);
-        }
-        let rung = self.doorbell(qp.host);
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(count) };
+        batch.iter().for_each(|receive| pair.file_receive(receive));
         if let Err(reason) = rung {
-            pair.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
+            pair.unrung.extend(batch.into_iter().map(|receive| Receive { is_withdrawn: true, ..receive }));
             return Err(Stopped { posted: 0, filed: count, reason });
         }
-        pair.receives.extend(pair.unrung.drain(..));
+        pair.receives.extend(pair.unrung.drain(..).chain(batch));
         if pair.state == PairState::Err {
             self.flush_receives(qp);
         } else {

@@ -244,7 +244,7 @@ impl World {
     #[must_use]
     pub fn coverage(&self) -> Coverage {
         let mut coverage = coverage::lock(&self.covered).clone();
-        self.fabric.with(|world| coverage.add_rules(&world.rules.met));
+        self.fabric.with(|world| coverage.add_rules(world.rules.met()));
         coverage
     }
 
@@ -289,7 +289,9 @@ impl World {
         fabric.with(|world| {
             let (mut now, mut is_over) = (world.now, false);
             loop {
-                world.advance_to(now);
+                if world.timers.next_due().is_some_and(|due| due <= now) {
+                    world.advance_to(now);
+                }
                 world.take_news(|host| {
                     // Other hosts of the fabric have no program.
                     let at = seats.partition_point(|seat| seat.node.host.no < host);
