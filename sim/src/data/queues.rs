@@ -303,7 +303,8 @@ impl Queues {
         }
     }
 
-    /// Adds a completion of a send queue. Returns false if the CQ overran.
+    /// Adds a completion of a send queue. Returns false if the CQ overran. If the CQ is gone or full, the completion is lost,
+    /// and its region stays pinned until the QP is gone too.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
@@ -313,10 +314,11 @@ impl Queues {
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let (sequence, srq_entry) = (Some(sequence), None);
         let solicited = false;
-        self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
+        let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
+        self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
-    /// Adds a completion of a receive queue. Returns false if the CQ overran.
+    /// The same for a receive queue.
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
@@ -324,12 +326,7 @@ impl Queues {
         let Received { completion, srq_entry, is_withdrawn, pinned: pins, solicited, scatter } = received;
         let completion = Completion { qp_num: qp.num, ..completion };
         let sequence = None;
-        self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
-    }
-
-    /// Adds a completion to a CQ. If the CQ is gone or full, the completion is lost, and its region stays pinned until
-    /// the QP is gone too.
-    fn complete(&mut self, cq: CqNo, ready: Ready) -> bool {
+        let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 

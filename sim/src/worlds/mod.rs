@@ -343,22 +343,26 @@ impl World {
             return seat.paused_until;
         }
         let skew = seat.node.skew.get();
-        let next = program.turn(skew.local(now));
-        let is_late = matches!(next, Turn::Wait(Some(due)) if skew.world(due) <= now);
-        seat.late = if is_late { seat.late + 1 } else { 0 };
-        assert!(seat.late < LATE, "{}: {LATE} turns, each waits for a time that has passed", seat.name);
-        match next {
+        let mut late = 0;
+        let next = match program.turn(skew.local(now)) {
             Turn::Again => now.after(TURN),
             Turn::Wait(None) => Time::NEVER,
-            // At the same time again would be forever.
-            Turn::Wait(Some(due)) => skew.world(due).max(now.after(TURN)),
+            Turn::Wait(Some(due)) => {
+                let due = skew.world(due);
+                late = if due <= now { seat.late + 1 } else { 0 };
+                assert!(late < LATE, "{}: {LATE} turns, each waits for a time that has passed", seat.name);
+                // At the same time again would be forever.
+                due.max(now.after(TURN))
+            }
             Turn::Done => {
                 seat.program = None;
                 seat.is_done = true;
                 seat.node.note("is done");
                 Time::NEVER
             }
-        }
+        };
+        seat.late = late;
+        next
     }
 
     /// Plans the next turn of a program, in place of what is planned.
