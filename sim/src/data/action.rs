@@ -7,7 +7,7 @@ use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Datagram, Extra, Operation, Packet, Transfer};
-use crate::data::space::{KeyedRange, Pins, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Pins, Ranges};
 use crate::data::window::Bind;
 use crate::index::QpNo;
 
@@ -82,7 +82,7 @@ impl Action {
         to: Option<QpNo>,
         sequence: u64,
         sources: Ranges,
-        bytes: Vec<u8>,
+        bytes: Bytes,
     ) -> Option<Transfer> {
         let operation = match self {
             Action::Send(extra) => Operation::Send(bytes, extra),

@@ -16,7 +16,7 @@ use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::data::post::{Queue, fitting, receive};
 use crate::data::receive::Receive;
-use crate::data::space::Stretch;
+use crate::data::space::{Bytes, Stretch};
 use crate::data::work::{Batch, Stopped};
 use crate::fabric::Fabric;
 use crate::fabric::shared::{Parked, Shared};
@@ -26,7 +26,7 @@ use crate::index::{PdNo, QpNo, SrqNo};
 /// The memory of a block.
 #[derive(Debug)]
 pub struct Piece {
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     /// The first byte: its address, and its offset into each region.
     addr: u64,
     offset: usize,
@@ -58,7 +58,7 @@ impl Piece {
         };
         let piece = |block: usize, mrs: &Arc<[Mr]>, offset| {
             let addr = mrs.first().map_or(0, |mr| mr.stretch().addr.wrapping_add(offset as u64));
-            Piece { bytes: bytes[block * len..][..len].into(), addr, offset, mrs: Arc::clone(mrs) }
+            Piece { bytes: Bytes::from_slice(&bytes[block * len..][..len]), addr, offset, mrs: Arc::clone(mrs) }
         };
         let pool = if access.contains(Access::MW_BIND) {
             // Soft-RoCE checks the rights of a window and not its range, so the key of a window reaches all of its MR.

@@ -9,7 +9,7 @@ use cmid_proto::memory::{Access, Changes, Keys};
 use crate::data::fault::Left;
 use crate::data::ib_mw::Window;
 use crate::data::library::Request;
-use crate::data::space::{KeyedRange, Space, Stretch};
+use crate::data::space::{Bytes, KeyedRange, Space, Stretch};
 use crate::fabric::config::{Config, Flavour, Rereg};
 use crate::fabric::table::Table;
 use crate::index::{HostNo, MrHandle, MwNo, PdNo, QpNo};
@@ -344,8 +344,8 @@ impl Memory {
     }
 
     /// Returns the bytes of the sources of a send or write; `None` if the hardware rejects them.
-    pub(crate) fn gather(&self, pd: PdNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(ranges.iter().map(|range| range.len).sum());
+    pub(crate) fn gather(&self, pd: PdNo, ranges: &[KeyedRange]) -> Option<Bytes> {
+        let mut bytes = Bytes::with_capacity(ranges.iter().map(|range| range.len).sum());
         for &range in ranges {
             bytes.extend_from_slice(self.for_local_read(pd, range)?);
         }

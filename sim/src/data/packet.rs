@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
-use crate::data::space::{KeyedRange, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Ranges};
 use crate::index::QpNo;
 
 /// An item in flight on the data path.
@@ -65,9 +65,9 @@ pub(crate) struct Packet {
 /// The operation that the peer executes.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Send(Vec<u8>, Extra),
+    Send(Bytes, Extra),
     /// A write. With `Extra` it consumes a receive.
-    Write(KeyedRange, Vec<u8>, Option<Extra>),
+    Write(KeyedRange, Bytes, Option<Extra>),
     Read(KeyedRange),
     /// The expected and the new value.
     CompareSwap(KeyedRange, u64, u64),
@@ -114,6 +114,6 @@ pub(crate) struct Datagram {
     pub(crate) route: GlobalRoute,
     pub(crate) to_qp: u32,
     pub(crate) qkey: u32,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Bytes,
     pub(crate) extra: Extra,
 }

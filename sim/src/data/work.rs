@@ -13,7 +13,7 @@ use crate::data::pair_state::PairState;
 use crate::data::pending::{Order, Pending, is_read, take, take_next};
 use crate::data::queues::Sent;
 use crate::data::receive::Receive;
-use crate::data::space::{KeyedRange, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Ranges};
 use crate::fabric::config::Flavour;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, QpNo};
@@ -143,11 +143,11 @@ impl World {
                 Action::Read(_) | Action::CompareSwap(..) | Action::FetchAdd(..) => false,
             };
             let (bytes, sources) = match &next.local {
-                Local::Inline(bytes) => (Some(bytes.clone()), Ranges::new()),
+                Local::Inline(bytes) => (Some(Bytes::from_slice(bytes)), Ranges::new()),
                 // TCP has its own copy.
                 Local::From(ranges) if is_done_by_transport => (self.memory.gather(pd, ranges), Ranges::new()),
                 Local::From(ranges) => (self.memory.gather(pd, ranges), ranges.clone()),
-                Local::Into(_) | Local::Bound(_) | Local::Nothing => (Some(Vec::new()), Ranges::new()),
+                Local::Into(_) | Local::Bound(_) | Local::Nothing => (Some(Bytes::new()), Ranges::new()),
             };
             let Some(bytes) = bytes else {
                 self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// Returns the bytes of these ranges as they are now; `None` if the hardware rejects the memory.
-    pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
+    pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Bytes> {
         self.memory.gather(self.queues.pairs.get(&qp)?.pd, ranges)
     }
 
