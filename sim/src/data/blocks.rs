@@ -152,16 +152,6 @@ pub(super) fn sges(parts: &[Part<Piece>], pd: PdNo) -> impl Iterator<Item = Sge<
     parts.iter().filter_map(move |part| sge(part, pd))
 }
 
-/// Makes receives of parts that were checked, for which the queue has room.
-pub(super) fn receives(
-    fabric: &Fabric,
-    queue: Queue,
-    requests: &[(u64, Parts<Piece>)],
-) -> Result<Batch<Receive>, Stopped> {
-    let receive = |(wr_id, parts): &(u64, Parts<Piece>)| receive(fabric, queue, *wr_id, sges(parts, queue.pd));
-    Ok(fitting(queue, requests.iter().map(receive).collect::<Result<_, _>>()?)?)
-}
-
 /// Checks the parts of a request. The device writes to them if `writes`.
 pub(super) fn check(parts: &[Part<Piece>], writes: bool) -> Result<(), PostReason> {
     parts.iter().try_for_each(|part| part.place(writes).map(drop))
@@ -187,15 +177,19 @@ pub(super) fn lend(
     }
 }
 
-/// The same for receives, which it takes out of the batch.
-pub(super) fn lend_receives(
-    lent: &mut Lent<Piece>,
-    posted: Result<usize, Stopped>,
-    last: u64,
+/// Posts receives of parts that were checked and flushed. Takes those that are in the queue out of the batch.
+pub(super) fn post_receives(
+    fabric: &Fabric,
+    (lent, queue): (&mut Lent<Piece>, Queue),
     requests: &mut Batch<(u64, Parts<Piece>)>,
-) {
+    post: impl FnOnce(&mut World, Batch<Receive>) -> Result<usize, Stopped>,
+) -> Result<usize, Stopped> {
+    let receive = |(wr_id, parts): &(u64, Parts<Piece>)| receive(fabric, queue, *wr_id, sges(parts, queue.pd));
+    let batch = fitting(queue, requests.iter().map(receive));
+    let posted = batch.and_then(|batch| fabric.with(|world| post(world, batch)));
     let filed = requests.drain(..Stopped::filed(posted));
-    lend(lent, posted, last, filed.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts)));
+    lend(lent, posted, queue.last, filed.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts)));
+    posted
 }
 
 /// Takes the bytes that the device has written.

@@ -54,13 +54,15 @@ impl Mr {
         };
         let shared = fabric.shared();
         let weak = fabric.weak();
-        let removal = shared.with(|world| world.removal_of(device));
+        // A registration on an earlier device fails.
+        let removal = shared.with(|world| world.hosts.get(device.host.0).map(|host| host.removal.clone()));
         let mut machine = Machine::register(pd, buffer.lend(shared, &weak), access)
             .map_err(|failed| ErrorWith::new(Buffer::given_back(&failed.given, shared), failed.error))?;
         let ended = machine.run(|call| shared.make(device, &call));
         match ended {
             Ok(Some(Ended::Registered(_))) => {
-                let own = Owned { device, removal, machine: Arc::new(Mutex::new(machine)) };
+                let own =
+                    Owned { device, removal: removal.unwrap_or_default(), machine: Arc::new(Mutex::new(machine)) };
                 Ok(Mr { fabric: fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => {

@@ -82,7 +82,7 @@ impl QueuePair for Qp {
     {
         let posted = self.queue(Pair::send_queue, |_| {}).map_err(Stopped::from).and_then(|queue| {
             let work = |wr: SendWr<'a, L, Ah>| self.work(queue, wr.wr_id, wr.op, wr.sges.as_ref(), wr.flags);
-            let batch = fitting(queue, requests.into_iter().map(work).collect::<Result<_, _>>()?)?;
+            let batch = fitting(queue, requests.into_iter().map(work))?;
             self.fabric.with(|world| world.post_all(self.no, batch))
         });
         posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
@@ -102,7 +102,7 @@ impl QueuePair for Qp {
     {
         let posted = self.queue(Pair::receive_queue, |_| {}).map_err(Stopped::from).and_then(|queue| {
             let receive = |(wr_id, sges): (u64, L)| receive(&self.fabric, queue, wr_id, sges.as_ref());
-            let batch = fitting(queue, requests.into_iter().map(receive).collect::<Result<_, _>>()?)?;
+            let batch = fitting(queue, requests.into_iter().map(receive))?;
             self.fabric.with(|world| world.post_receives(self.no, batch))
         });
         posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
@@ -202,8 +202,8 @@ impl Qp {
         let work = |wr: &SendWr<'_, Parts<Piece>, Ah>| {
             self.work(queue, wr.wr_id, wr.op, blocks::sges(&wr.sges, queue.pd), wr.flags)
         };
-        let batch = requests.iter().map(work).collect::<Result<_, _>>().and_then(|batch| fitting(queue, batch));
-        let posted = batch.map_err(Stopped::from).and_then(|batch| fabric.with(|world| world.post_all(no, batch)));
+        let batch = fitting(queue, requests.iter().map(work));
+        let posted = batch.and_then(|batch| fabric.with(|world| world.post_all(no, batch)));
         let lent = requests.drain(..Stopped::filed(posted));
         let lent = lent.map(|request| (request.wr_id, blocks::returns(request.flags), request.sges));
         blocks::lend(&mut self.blocks[0], posted, queue.last, lent);
@@ -220,9 +220,8 @@ impl Qp {
         checked.map_err(|reason| self.stopped(PostCall::Recv, reason.into()))?;
         let flush = |world: &mut World| requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world));
         let queue = self.queue(Pair::receive_queue, flush).map_err(|gone| self.stopped(PostCall::Recv, gone.into()))?;
-        let posted = blocks::receives(fabric, queue, requests)
-            .and_then(|batch| fabric.with(|world| world.post_receives(no, batch)));
-        blocks::lend_receives(&mut self.blocks[1], posted, queue.last, requests);
+        let post = |world: &mut World, batch| world.post_receives(no, batch);
+        let posted = blocks::post_receives(fabric, (&mut self.blocks[1], queue), requests, post);
         posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
     }
 }
@@ -240,11 +239,29 @@ pub(crate) struct Queue {
     pub(crate) last: u64,
 }
 
-/// Returns a batch, if it is not empty and the queue has room for all of it.
-pub(super) fn fitting<T>(queue: Queue, batch: Batch<T>) -> Result<Batch<T>, PostReason> {
+impl Pair {
+    /// What a post of sends checks them by.
+    pub(crate) fn send_queue(&self) -> Result<Queue, PostReason> {
+        let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
+        Ok(Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence })
+    }
+
+    /// What a post of receives checks them by.
+    pub(crate) fn receive_queue(&self) -> Result<Queue, PostReason> {
+        let Caps { max_recv_sge: max_sge, max_recv_wr: max, .. } = self.caps;
+        Ok(Queue { pd: self.pd, max_sge, max, room: self.receive_room()?, last: self.posted_receives })
+    }
+}
+
+/// Returns a batch, if each of its requests passes, and it is not empty and the queue has room for all of it.
+pub(super) fn fitting<T>(
+    queue: Queue,
+    requests: impl Iterator<Item = Result<T, PostReason>>,
+) -> Result<Batch<T>, Stopped> {
+    let batch: Batch<T> = requests.collect::<Result<_, _>>()?;
     match batch.len() {
-        0 => Err(PostReason::EmptyBatch),
-        count if count > queue.room as usize => Err(PostReason::QueueFull { max: queue.max }),
+        0 => Err(PostReason::EmptyBatch.into()),
+        count if count > queue.room as usize => Err(PostReason::QueueFull { max: queue.max }.into()),
         _ => Ok(batch),
     }
 }

@@ -13,7 +13,6 @@ use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
 use crate::data::pending::{Filed, Order, Pending, is_read, retire};
-use crate::data::post::Queue;
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::space::{Pins, Scatter};
 use crate::data::srqs::Srqs;
@@ -172,18 +171,6 @@ impl Pair {
             return Err(PostReason::HasSrq);
         }
         Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
-    }
-
-    /// What a post of sends checks them by.
-    pub(crate) fn send_queue(&self) -> Result<Queue, PostReason> {
-        let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
-        Ok(Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence })
-    }
-
-    /// What a post of receives checks them by.
-    pub(crate) fn receive_queue(&self) -> Result<Queue, PostReason> {
-        let Caps { max_recv_sge: max_sge, max_recv_wr: max, .. } = self.caps;
-        Ok(Queue { pd: self.pd, max_sge, max, room: self.receive_room()?, last: self.posted_receives })
     }
 
     /// Returns the number of its requests that are not over.

@@ -93,10 +93,10 @@ impl World {
     /// for each retry.
     fn take_unanswered(&mut self, qp: QpNo) -> VecDeque<Box<Packet>> {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return VecDeque::new() };
-        let mut packets = std::mem::take(&mut pair.unanswered);
+        let (pd, mut packets) = (pair.pd, std::mem::take(&mut pair.unanswered));
         packets.make_contiguous().sort_by_key(|packet| packet.sequence);
         for packet in packets.iter_mut().filter(|packet| !packet.sources.is_empty()) {
-            let Some(now) = self.read_again(qp, &packet.sources) else { continue };
+            let Some(now) = self.memory.gather(pd, &packet.sources) else { continue };
             if let Operation::Send(bytes, _) | Operation::Write(_, bytes, _) = &mut packet.operation {
                 *bytes = now;
             }

@@ -93,9 +93,8 @@ impl SharedReceiveQueue for Srq {
     {
         let queue = self.queue(|_| {});
         let receive = |(wr_id, sges): (u64, L)| receive(&self.fabric, queue, wr_id, sges.as_ref());
-        let batch = requests.into_iter().map(receive).collect::<Result<_, _>>().and_then(|batch| fitting(queue, batch));
-        let post = |batch| self.fabric.with(|world| world.post_srq_receives(self.no, batch));
-        let posted = batch.map_err(Stopped::from).and_then(post);
+        let batch = fitting(queue, requests.into_iter().map(receive));
+        let posted = batch.and_then(|batch| self.fabric.with(|world| world.post_srq_receives(self.no, batch)));
         posted.map_err(|stopped| self.stopped(stopped))
     }
 
@@ -133,9 +132,8 @@ impl Srq {
         checked.map_err(|reason| self.stopped(reason.into()))?;
         let flush = |world: &mut World| requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world));
         let queue = self.queue(flush);
-        let posted = blocks::receives(fabric, queue, requests)
-            .and_then(|batch| fabric.with(|world| world.post_srq_receives(no, batch)));
-        blocks::lend_receives(&mut self.blocks, posted, queue.last, requests);
+        let post = |world: &mut World, batch| world.post_srq_receives(no, batch);
+        let posted = blocks::post_receives(fabric, (&mut self.blocks, queue), requests, post);
         posted.map_err(|stopped| self.stopped(stopped))
     }
 }

@@ -162,11 +162,6 @@ impl World {
         }
     }
 
-    /// Returns the bytes of these ranges as they are now; `None` if the hardware rejects the memory.
-    pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Bytes> {
-        self.memory.gather(self.queues.pairs.get(&qp)?.pd, ranges)
-    }
-
     /// Executes a command to the device itself. The completion has the same delay as a request to the peer, and it is not
     /// before those of earlier requests, because completions keep their order. If the device rejects it, the work
     /// request fails: Linux 6.1 completes it with the failure, after those before it; 6.12 moves the QP to its error

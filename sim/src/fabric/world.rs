@@ -22,7 +22,7 @@ use crate::fabric::timers::{TimerKey, Timers};
 use crate::index::{CommId, DeviceNo, FileNo, HostNo, IdNo};
 use crate::kernel::channel::File;
 use crate::kernel::due::Due;
-use crate::kernel::host::{HostState, Removal};
+use crate::kernel::host::HostState;
 use crate::kernel::id::Id;
 
 /// The duration of work that the kernel defers to a work queue and that needs no message.
@@ -167,12 +167,6 @@ impl World {
     pub(crate) fn lives(&self, device: DeviceNo) -> bool {
         let host = self.hosts.get(device.host.0);
         host.is_some_and(|host| host.has_device() && host.incarnation == device.incarnation)
-    }
-
-    /// The removal of a device, which may have happened.
-    pub(crate) fn removal_of(&self, device: DeviceNo) -> Removal {
-        let host = self.hosts.get(device.host.0).filter(|host| host.incarnation == device.incarnation);
-        host.map_or_else(Removal::long_ago, |host| host.removal.clone())
     }
 
     /// `rdma_create_id`.

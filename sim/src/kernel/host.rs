@@ -23,11 +23,6 @@ const LINK: u32 = 2;
 pub(crate) struct Removal(Arc<AtomicBool>);
 
 impl Removal {
-    /// That of devices whose record is gone.
-    pub(crate) fn long_ago() -> Self {
-        Removal(Arc::new(AtomicBool::new(true)))
-    }
-
     pub(crate) fn has_happened(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -111,9 +106,7 @@ impl HostState {
             self.incarnation += 1;
             self.removal = Removal::default();
         }
-        if changed && !present {
-            self.removal.0.store(true, Ordering::Release);
-        }
+        self.removal.0.store(!present, Ordering::Release);
         changed
     }
 
