@@ -199,7 +199,7 @@ impl World {
             return;
         }
         let Some(pending) = pair.sends.remove(at) else { return };
-        let pd = pair.pd;
+        let (pd, is_last) = (pair.pd, pair.sends.is_empty());
         let outcome = result.and_then(|bytes| {
             if pending.local.targets().is_empty() {
                 return Ok(Put::default());
@@ -209,8 +209,10 @@ impl World {
         match outcome {
             Ok(Put { byte_len, scatter }) => {
                 self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
-                self.finish_commands(qp);
-                self.run_sends(qp);
+                if !is_last {
+                    self.finish_commands(qp);
+                    self.run_sends(qp);
+                }
             }
             Err(status) => {
                 self.finish_send(qp, &pending, Sent::failed(status));

@@ -210,7 +210,7 @@ impl World {
         pair.receives.extend(pair.unrung.drain(..).chain(batch));
         if pair.state == PairState::Err {
             self.flush_receives(qp);
-        } else {
+        } else if !pair.inbound.is_empty() {
             self.run_inbound(qp);
         }
         Ok(count)
