@@ -7,7 +7,7 @@ use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Datagram, Extra, Operation, Packet, Transfer};
-use crate::data::space::{KeyedRange, Pins, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Pins, Ranges};
 use crate::data::window::Bind;
 use crate::index::QpNo;
 
@@ -82,7 +82,7 @@ impl Action {
         to: Option<QpNo>,
         (sequence, wr_id): (u64, u64),
         sources: Ranges,
-        bytes: Vec<u8>,
+        bytes: Bytes,
     ) -> Option<Transfer> {
         let operation = match self {
             Action::Send(extra) => Operation::Send(bytes, extra),
@@ -91,15 +91,24 @@ impl Action {
             Action::CompareSwap(range, compare, swap) => Operation::CompareSwap(range, compare, swap),
             Action::FetchAdd(range, add) => Operation::FetchAdd(range, add),
             Action::Datagram { source, route, to_qp, qkey, extra } => {
-                return Some(Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes, extra }));
+                return Some(Transfer::Datagram(Box::new(Datagram { from, source, route, to_qp, qkey, bytes, extra })));
             }
             Action::Command(_) => return None,
         };
-        Some(Transfer::Packet(Packet { from, to, sequence, wr_id, operation, sources, rnr_naks: 0, waits: false }))
+        let packet = Packet { from, to, sequence, wr_id, operation, sources, rnr_naks: 0, waits: false };
+        Some(Transfer::Packet(Box::new(packet)))
     }
 }
 
 impl Local {
+    /// Returns where the answer of a read or an atomic operation goes.
+    pub(crate) fn targets(&self) -> &[KeyedRange] {
+        match self {
+            Local::Into(ranges) => ranges,
+            Local::From(_) | Local::Inline(_) | Local::Bound(_) | Local::Nothing => &[],
+        }
+    }
+
     /// Returns the keys that it pins; none if the device does not access memory.
     pub(crate) fn pins(&self) -> Pins {
         match self {

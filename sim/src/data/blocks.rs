@@ -14,15 +14,19 @@ use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
-use crate::data::space::Stretch;
-use crate::data::work::Batch;
+use crate::data::post::{Queue, fitting, receive};
+use crate::data::receive::Receive;
+use crate::data::space::{Bytes, Stretch};
+use crate::data::work::{Batch, Stopped};
+use crate::fabric::Fabric;
 use crate::fabric::shared::{Parked, Shared};
+use crate::fabric::world::World;
 use crate::index::{PdNo, QpNo, SrqNo};
 
 /// The memory of a block.
 #[derive(Debug)]
 pub struct Piece {
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     /// The first byte: its address, and its offset into each region.
     addr: u64,
     offset: usize,
@@ -54,7 +58,7 @@ impl Piece {
         };
         let piece = |block: usize, mrs: &Arc<[Mr]>, offset| {
             let addr = mrs.first().map_or(0, |mr| mr.stretch().addr.wrapping_add(offset as u64));
-            Piece { bytes: bytes[block * len..][..len].into(), addr, offset, mrs: Arc::clone(mrs) }
+            Piece { bytes: Bytes::from_slice(&bytes[block * len..][..len]), addr, offset, mrs: Arc::clone(mrs) }
         };
         let pool = if access.contains(Access::MW_BIND) {
             // Soft-RoCE checks the rights of a window and not its range, so the key of a window reaches all of its MR.
@@ -72,14 +76,14 @@ impl Piece {
         Stretch { addr: self.addr, len: self.bytes.len() }
     }
 
-    /// Makes the bytes those that the device reads.
-    fn flush(&self) {
-        let Some(mr) = self.mrs.first() else { return };
-        mr.fabric.with(|world| {
-            if let Some(memory) = world.memory.space.bytes_mut(self.stretch()) {
-                memory.copy_from_slice(&self.bytes);
-            }
-        });
+    /// Makes the bytes those that a device of this fabric reads. Those of another one are not posted.
+    fn flush(&self, fabric: &Fabric, world: &mut World) {
+        if !self.mrs.first().is_some_and(|mr| mr.fabric.is(fabric)) {
+            return;
+        }
+        if let Some(memory) = world.memory.space.bytes_mut(self.stretch()) {
+            memory.copy_from_slice(&self.bytes);
+        }
     }
 
     /// Takes the bytes that the device has written.
@@ -102,10 +106,10 @@ impl Piece {
     }
 
     /// Returns the registration on a domain; another one if there is none, which the post refuses.
-    fn mr(&self, pd: Option<PdNo>) -> Option<&Mr> {
+    fn mr(&self, pd: PdNo) -> Option<&Mr> {
         match &*self.mrs {
             [only] => Some(only),
-            mrs => mrs.iter().find(|mr| pd.is_some_and(|pd| mr.is_on(pd))).or(mrs.first()),
+            mrs => mrs.iter().find(|mr| mr.is_on(pd)).or(mrs.first()),
         }
     }
 }
@@ -132,16 +136,20 @@ impl datapath::Piece for Piece {
     }
 }
 
-/// Returns the range of a part that was checked, for a queue of this domain. Its bytes are flushed.
-pub(super) fn sge(part: &Part<Piece>, pd: Option<PdNo>) -> Option<Sge<'_, Mr>> {
+/// Makes the bytes of parts those that the device reads.
+pub(super) fn flush(parts: &[Part<Piece>], fabric: &Fabric, world: &mut World) {
+    parts.iter().filter_map(|part| part.block().piece()).for_each(|piece| piece.flush(fabric, world));
+}
+
+/// Returns the range of a part that was checked, for a queue of this domain.
+pub(super) fn sge(part: &Part<Piece>, pd: PdNo) -> Option<Sge<'_, Mr>> {
     let (piece, range) = part.place(false).ok()?;
-    piece.flush();
     Some(Sge { mr: piece.mr(pd)?, offset: piece.offset + range.start, len: range.end.checked_sub(range.start) })
 }
 
 /// Returns the ranges of parts that were checked.
-pub(super) fn sges(parts: &[Part<Piece>], pd: Option<PdNo>) -> Batch<Sge<'_, Mr>> {
-    parts.iter().filter_map(|part| sge(part, pd)).collect()
+pub(super) fn sges(parts: &[Part<Piece>], pd: PdNo) -> impl Iterator<Item = Sge<'_, Mr>> {
+    parts.iter().filter_map(move |part| sge(part, pd))
 }
 
 /// Checks the parts of a request. The device writes to them if `writes`.
@@ -154,18 +162,34 @@ pub(super) fn returns(flags: SendFlags) -> Returns {
     if flags.contains(SendFlags::SIGNALED) { Returns::ByCompletion } else { Returns::OnFailure }
 }
 
-/// Adds the blocks of the requests that are in a queue: `posted` by the device, and those after them, up to the number
-/// `filed`, refused by it. `before` and `after` are the numbers of the queue's last request before and after the post.
+/// Adds the blocks of the requests that are in a queue: those that are posted, and after them those that the device has
+/// refused. `last` is the number of the queue's last request before the post.
 pub(super) fn lend(
     lent: &mut Lent<Piece>,
-    posted: usize,
-    (before, after): (u64, u64),
+    posted: Result<usize, Stopped>,
+    last: u64,
     requests: impl IntoIterator<Item = (u64, Returns, Parts<Piece>)>,
 ) {
-    for ((number, (wr_id, returns, parts)), at) in (before + 1..=after).zip(requests).zip(0..) {
+    let posted = posted.unwrap_or_else(|stopped| stopped.posted);
+    for ((wr_id, returns, parts), at) in requests.into_iter().zip(0..) {
         let returns = if at < posted { returns } else { Returns::ToPool };
-        lent.lend(number, wr_id, returns, parts);
+        lent.lend(last + 1 + at as u64, wr_id, returns, parts);
     }
+}
+
+/// Posts receives of parts that were checked and flushed. Takes those that are in the queue out of the batch.
+pub(super) fn post_receives(
+    fabric: &Fabric,
+    (lent, queue): (&mut Lent<Piece>, Queue),
+    requests: &mut Batch<(u64, Parts<Piece>)>,
+    post: impl FnOnce(&mut World, Batch<Receive>) -> Result<usize, Stopped>,
+) -> Result<usize, Stopped> {
+    let receive = |(wr_id, parts): &(u64, Parts<Piece>)| receive(fabric, queue, *wr_id, sges(parts, queue.pd));
+    let batch = fitting(queue, requests.iter().map(receive));
+    let posted = batch.and_then(|batch| fabric.with(|world| post(world, batch)));
+    let filed = requests.drain(..Stopped::filed(posted));
+    lend(lent, posted, queue.last, filed.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts)));
+    posted
 }
 
 /// Takes the bytes that the device has written.

@@ -165,12 +165,12 @@ impl CqState {
 
     /// Takes the next completion.
     pub(crate) fn take(&mut self) -> Option<Ready> {
-        let ready = self.ready.pop_front()?;
+        let ready = self.ready.pop_front();
         if !self.gone.is_empty() {
             let gone = std::mem::take(&mut self.gone);
             self.gone = gone.into_iter().filter(|&qp| !self.release(qp)).collect();
         }
-        Some(ready)
+        ready
     }
 
     /// Whether it has completions. Fails after an overrun, once all are taken.

@@ -63,7 +63,7 @@ impl World {
         }
         let receive = self.take_receive(qp)?;
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
-        let outcome = self.put(pd, &receive.ranges, bytes).ok_or(WcStatus::LOC_PROT_ERR);
+        let outcome = self.put(pd, &receive.ranges, &bytes).ok_or(WcStatus::LOC_PROT_ERR);
         let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);
         received.completion.src_qp = datagram.from.num;
         self.finish_receive(qp, received);
@@ -115,6 +115,7 @@ pub(crate) fn route_back(header: &[u8; GRH_LEN]) -> Option<(IpAddr, IpAddr)> {
 mod tests {
     use super::*;
     use crate::data::packet::Extra;
+    use crate::data::space::Bytes;
     use crate::index::HostNo;
     use crate::kernel::gid::{HOP_LIMIT, gid_of};
     use cmid_proto::datapath::GlobalRoute;
@@ -131,7 +132,7 @@ mod tests {
                 route,
                 to_qp: 18,
                 qkey: 0,
-                bytes: Vec::new(),
+                bytes: Bytes::new(),
                 extra: Extra::default(),
             };
             assert_eq!(route_back(&header_of(&datagram)), Some((to, from)));

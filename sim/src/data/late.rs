@@ -9,14 +9,14 @@ use crate::kernel::due::Due;
 /// An operation whose key is checked.
 #[derive(Debug)]
 pub(crate) struct Copying {
-    packet: Packet,
+    packet: Box<Packet>,
     /// The region that the key gave access to.
     mr: MrHandle,
 }
 
 impl World {
     /// Begins to copy an operation. The packets behind it wait.
-    pub(super) fn copy_later(&mut self, qp: QpNo, mr: MrHandle, packet: Packet) {
+    pub(super) fn copy_later(&mut self, qp: QpNo, mr: MrHandle, packet: Box<Packet>) {
         let copied = Transfer::Copied { qp, sequence: packet.sequence };
         self.timers.arm(self.now.after(self.config.latency.saturating_mul(4)), Due::Data(copied));
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// Copies the operation that a QP has begun with, and returns it with its answer.
-    pub(super) fn copied(&mut self, qp: QpNo) -> Option<(Packet, Vec<u8>)> {
+    pub(super) fn copied(&mut self, qp: QpNo) -> Option<(Box<Packet>, Vec<u8>)> {
         let Copying { packet, .. } = self.queues.pairs.get_mut(&qp)?.copying.take()?;
         let answer = self.execute(&packet.operation);
         Some((packet, answer))
@@ -41,9 +41,9 @@ impl World {
 
     /// Copies the operation that a QP has begun with, answers it, and goes on.
     fn end_copy(&mut self, qp: QpNo) {
-        let Some((Packet { from, sequence, operation, .. }, answer)) = self.copied(qp) else { return };
-        self.written(qp, &operation);
-        self.answer(qp, from, sequence, Ok(answer));
+        let Some((packet, answer)) = self.copied(qp) else { return };
+        self.written(qp, &packet.operation);
+        self.answer(qp, packet.from, packet.sequence, Ok(answer));
         self.run_inbound(qp);
     }
 

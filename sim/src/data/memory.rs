@@ -9,8 +9,9 @@ use cmid_proto::memory::{Access, Changes, Keys};
 use crate::data::fault::Left;
 use crate::data::ib_mw::Window;
 use crate::data::library::Request;
-use crate::data::space::{KeyedRange, Space, Stretch};
+use crate::data::space::{Bytes, KeyedRange, Space, Stretch};
 use crate::fabric::config::{Config, Flavour, Rereg};
+use crate::fabric::table::Table;
 use crate::index::{HostNo, MrHandle, MwNo, PdNo, QpNo};
 
 /// `struct ib_pd`.
@@ -58,9 +59,9 @@ pub(crate) struct Memory {
     /// The keys that are free again, the one that is given out next last.
     free_keys: Vec<u32>,
     pds: BTreeMap<PdNo, IbPd>,
-    pub(crate) mrs: BTreeMap<MrHandle, IbMr>,
+    pub(crate) mrs: Table<MrHandle, IbMr>,
     pub(crate) windows: BTreeMap<MwNo, Window>,
-    pub(crate) keyed: BTreeMap<u32, Keyed>,
+    pub(crate) keyed: Table<u32, Keyed>,
     last_pd: u64,
     last_handle: u32,
     last_key: u32,
@@ -268,7 +269,7 @@ impl Memory {
             range.addr < stretch.addr.saturating_add(stretch.len as u64)
                 && stretch.addr < range.addr.saturating_add(range.len as u64)
         };
-        self.mrs.values().filter_map(|mr| mr.hardware).any(|hardware| overlaps(hardware.range))
+        self.mrs.any(|mr| mr.hardware.is_some_and(|hardware| overlaps(hardware.range)))
     }
 
     /// `ib_umem_get`.
@@ -277,8 +278,8 @@ impl Memory {
             return Err(Errno::EINVAL);
         }
         let bytes = |range: Stretch| (range.pages().end - range.pages().start) * crate::data::space::PAGE;
-        let pinned: u64 = self.mrs.values().filter(|mr| mr.host == host).map(|mr| bytes(mr.pinned)).sum();
-        if config.lock_limit.is_some_and(|limit| pinned.saturating_add(bytes(range)) > limit) {
+        let pinned = || self.mrs.sum(|mr| if mr.host == host { bytes(mr.pinned) } else { 0 });
+        if config.lock_limit.is_some_and(|limit| pinned().saturating_add(bytes(range)) > limit) {
             return Err(Errno::ENOMEM);
         }
         self.space.bytes(range).map(|_| ()).ok_or(Errno::EFAULT)
@@ -340,6 +341,15 @@ impl Memory {
         }
         self.local(pd, keyed_range)?;
         self.space.bytes(keyed_range.stretch())
+    }
+
+    /// Returns the bytes of the sources of a send or write; `None` if the hardware rejects them.
+    pub(crate) fn gather(&self, pd: PdNo, ranges: &[KeyedRange]) -> Option<Bytes> {
+        let mut bytes = Bytes::with_capacity(ranges.iter().map(|range| range.len).sum());
+        for &range in ranges {
+            bytes.extend_from_slice(self.for_local_read(pd, range)?);
+        }
+        Some(bytes)
     }
 
     /// The target memory of a receive or read; `None` if the hardware rejects it.

@@ -18,6 +18,7 @@ use crate::data::space::{KeyedRange, Lent, Stretch};
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::index::{DeviceNo, MrHandle, PdNo};
+use crate::kernel::host::Removal;
 
 /// The parameters of a re-registration, with domain handles.
 pub type Change = memory::Change<Pd, Buffer>;
@@ -39,6 +40,7 @@ pub struct Mr {
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
     pub(crate) device: DeviceNo,
+    pub(super) removal: Removal,
     machine: Arc<Mutex<Machine>>,
 }
 
@@ -52,12 +54,15 @@ impl Mr {
         };
         let shared = fabric.shared();
         let weak = fabric.weak();
+        // A registration on an earlier device fails.
+        let removal = shared.with(|world| world.hosts.get(device.host.0).map(|host| host.removal.clone()));
         let mut machine = Machine::register(pd, buffer.lend(shared, &weak), access)
             .map_err(|failed| ErrorWith::new(Buffer::given_back(&failed.given, shared), failed.error))?;
         let ended = machine.run(|call| shared.make(device, &call));
         match ended {
             Ok(Some(Ended::Registered(_))) => {
-                let own = Owned { device, machine: Arc::new(Mutex::new(machine)) };
+                let own =
+                    Owned { device, removal: removal.unwrap_or_default(), machine: Arc::new(Mutex::new(machine)) };
                 Ok(Mr { fabric: fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => {
@@ -116,7 +121,7 @@ impl Mr {
     }
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.own.machine(self.fabric.shared())
+        self.own.machine()
     }
 }
 
@@ -214,7 +219,7 @@ impl MemoryRegion for Mr {
         let weak = self.fabric.weak();
         let buffer = change.buffer.map(|buffer| buffer.lend(shared, &weak));
         let change = memory::Change { buffer, pd: change.pd, access: change.access };
-        let mut machine = self.own.machine(shared);
+        let mut machine = self.own.machine();
         let traffic = traffic(&machine, shared);
         if let Err(ErrorWith { given: change, error }) = machine.reregister(change, policy, traffic) {
             return refused(change.buffer.map(|lent| Buffer::given_back(&lent, shared)), error);
@@ -243,20 +248,20 @@ impl Drop for Mr {
 
 impl Owned {
     /// Locks the state machine. Reports a removal of the device to it first.
-    fn machine(&self, shared: &Shared) -> MutexGuard<'_, Machine> {
+    fn machine(&self) -> MutexGuard<'_, Machine> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        if !shared.with(|world| world.lives(self.device)) {
+        if self.removal.has_happened() {
             machine.handle_removal();
         }
         machine
     }
 
-    pub(crate) fn is_gone(&self, shared: &Shared) -> bool {
-        self.machine(shared).state() == MrState::Gone
+    pub(crate) fn is_gone(&self) -> bool {
+        self.machine().state() == MrState::Gone
     }
 
     pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, MemoryError> {
-        let mut machine = self.machine(shared);
+        let mut machine = self.machine();
         let traffic = traffic(&machine, shared);
         machine.deregister(traffic)?;
         match machine.run(|call| shared.make(self.device, &call))? {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use cmid_proto::datapath::{
-    Access, Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostCall, PostReason, Sge, Unposted, WcOpcode,
+    Access, Block, CreateReason, MemoryRegion, MemoryWindow, OfPd, Part, PostCall, PostReason, SendFlags, Sge,
+    Unposted, WcOpcode,
 };
 use cmid_proto::memory::{self, Pd as _};
 use cmid_proto::{Errno, ErrorWith};
@@ -15,9 +16,9 @@ use crate::data::blocks::{self, Piece, loaded_part};
 use crate::data::fault::Resource;
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
+use crate::data::pending::Pending;
 use crate::data::qp::Qp;
 use crate::data::window::{Bind, next_rkey};
-use crate::data::work::Work;
 use crate::fabric::Fabric;
 use crate::fabric::shared::{Parked, Shared};
 use crate::fabric::world::World;
@@ -195,7 +196,8 @@ impl Qp {
     ) -> Result<(), Unposted<Piece>> {
         let checked = part.place(access.lets_peers_write()).map(drop);
         let posted = checked.and_then(|()| {
-            let Sge { mr, offset, len } = blocks::sge(&part, self.pd().ok()).ok_or(PostReason::NotRegistered)?;
+            self.fabric.with(|world| blocks::flush(std::slice::from_ref(&part), &self.fabric, world));
+            let Sge { mr, offset, len } = blocks::sge(&part, self.pd()?).ok_or(PostReason::NotRegistered)?;
             self.bind_window(wr_id, mw, mr, offset..offset + len.unwrap_or_default(), access)
         });
         match posted {
@@ -236,8 +238,7 @@ impl Qp {
         local: Local,
         command: Command,
     ) -> Result<(), PostReason> {
-        let action = Action::Command(command);
-        let work = Work { wr_id, opcode, local, signaled: true, is_fenced: false, action };
+        let work = Pending::new(wr_id, opcode, SendFlags::SIGNALED, local, Action::Command(command));
         let number = self.fabric.with(|world| {
             world.enqueue(self.no, work)?;
             world.queues.pairs.get(&self.no).map(|pair| pair.sequence).ok_or(PostReason::Gone)

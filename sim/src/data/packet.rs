@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
-use crate::data::space::{KeyedRange, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Ranges};
 use crate::index::QpNo;
 
 /// An item in flight on the data path.
 #[derive(Debug)]
 pub(crate) enum Transfer {
-    Packet(Packet),
+    Packet(Box<Packet>),
     /// The answer to a packet: the bytes of a read, or its error.
     Answer {
         to: QpNo,
@@ -19,7 +19,7 @@ pub(crate) enum Transfer {
         result: Result<Vec<u8>, WcStatus>,
     },
     /// A datagram.
-    Datagram(Datagram),
+    Datagram(Box<Datagram>),
     /// All retries of a packet are used up.
     GiveUp {
         qp: QpNo,
@@ -80,9 +80,9 @@ impl Packet {
 /// The operation that the peer executes.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Send(Vec<u8>, Extra),
+    Send(Bytes, Extra),
     /// A write. With `Extra` it consumes a receive.
-    Write(KeyedRange, Vec<u8>, Option<Extra>),
+    Write(KeyedRange, Bytes, Option<Extra>),
     Read(KeyedRange),
     /// The expected and the new value.
     CompareSwap(KeyedRange, u64, u64),
@@ -119,6 +119,6 @@ pub(crate) struct Datagram {
     pub(crate) route: GlobalRoute,
     pub(crate) to_qp: u32,
     pub(crate) qkey: u32,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Bytes,
     pub(crate) extra: Extra,
 }

@@ -11,11 +11,11 @@ impl Parked for Owned {
     /// removed and refuses. In the latter case its memory stays in the fabric. Work in flight and bound windows are
     /// temporary obstacles.
     fn try_end(&self, shared: &Shared) -> bool {
-        if self.is_gone(shared) {
+        if self.is_gone() {
             return true;
         }
         let Err(error) = self.deregister(shared) else { return true };
         let passes = matches!(error.errno(), Errno::EBUSY | Errno::EINVAL);
-        !passes && !shared.with(|world| world.lives(self.device))
+        !passes && self.removal.has_happened()
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use cmid_proto::datapath::WcOpcode;
+use cmid_proto::datapath::{SendFlags, WcOpcode};
 
 use crate::data::action::{Action, Local};
-use crate::data::space::{Pins, Ranges};
+use crate::data::space::Pins;
 
 /// A posted request that has not completed.
 #[derive(Debug)]
@@ -16,12 +16,9 @@ pub(crate) struct Pending {
     pub(crate) signaled: bool,
     /// Whether it waits for the reads and atomic operations before it.
     pub(crate) is_fenced: bool,
-    /// The local keys of the regions that it pins.
-    pub(crate) pins: Pins,
-    /// The targets of a read or an atomic operation.
-    pub(crate) targets: Ranges,
+    pub(crate) local: Local,
     /// What the device does for it, until it begins.
-    pub(crate) todo: Option<(Local, Action)>,
+    pub(crate) action: Option<Action>,
     /// Whether its post was refused: its completion is not for the program.
     pub(crate) is_withdrawn: bool,
     /// A command that the device has executed, while requests before it are not answered.
@@ -29,6 +26,21 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Returns a request that is not in a queue yet.
+    pub(crate) fn new(wr_id: u64, opcode: WcOpcode, flags: SendFlags, local: Local, action: Action) -> Box<Self> {
+        Box::new(Pending {
+            sequence: 0,
+            wr_id,
+            opcode,
+            signaled: flags.contains(SendFlags::SIGNALED),
+            is_fenced: flags.contains(SendFlags::FENCE),
+            local,
+            action: Some(action),
+            is_withdrawn: false,
+            is_executed: false,
+        })
+    }
+
     /// Whether it is executed by the local device alone.
     pub(crate) fn is_command(&self) -> bool {
         matches!(self.opcode, WcOpcode::BIND_MW | WcOpcode::LOCAL_INV)
@@ -44,23 +56,23 @@ pub(crate) fn is_read(opcode: WcOpcode) -> bool {
     matches!(opcode, WcOpcode::RDMA_READ | WcOpcode::COMP_SWAP | WcOpcode::FETCH_ADD)
 }
 
-/// Takes what the device does next, with its sequence and `wr_id`: for the first request that has not begun, if the
-/// doorbell was rung for it. `None` if it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), and a
-/// local invalidate for all requests before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`).
-pub(crate) fn take_next(sends: &mut VecDeque<Pending>, rung: u64) -> Option<(u64, u64, Local, Action)> {
-    let at = sends.iter().position(|pending| pending.todo.is_some())?;
+/// Takes what the device does next: for the first request that has not begun, if the doorbell was rung for it. `None` if
+/// it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), and a local invalidate for all requests
+/// before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`).
+pub(crate) fn take_next(sends: &mut VecDeque<Box<Pending>>, rung: u64) -> Option<(&Pending, Action)> {
+    let at = sends.iter().position(|pending| pending.action.is_some())?;
     let next = sends.get(at).filter(|next| next.sequence <= rung)?;
     let waits = match next.opcode {
         WcOpcode::LOCAL_INV => at > 0,
-        _ => next.is_fenced && sends.iter().take(at).any(Pending::is_read),
+        _ => next.is_fenced && sends.iter().take(at).any(|pending| pending.is_read()),
     };
     let next = sends.get_mut(at).filter(|_| !waits)?;
-    let (local, action) = next.todo.take()?;
-    Some((next.sequence, next.wr_id, local, action))
+    let action = next.action.take()?;
+    Some((next, action))
 }
 
 /// Takes a request that has not completed.
-pub(crate) fn take(sends: &mut VecDeque<Pending>, sequence: u64) -> Option<Pending> {
+pub(crate) fn take(sends: &mut VecDeque<Box<Pending>>, sequence: u64) -> Option<Box<Pending>> {
     let at = sends.iter().position(|pending| pending.sequence == sequence)?;
     sends.remove(at)
 }

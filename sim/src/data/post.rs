@@ -1,10 +1,11 @@
 //! Posting work requests: the checks before a request is in a queue.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
 use cmid_proto::datapath::{
     Access, BatchError, Caps, Completion, ModifyError, OfPd, Part, Parts, PostCall, PostError, PostReason, QpAttrs,
-    QpState, QueuePair, Remote, Returns, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, UnpostedBatch, WcOpcode,
+    QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, UnpostedBatch, WcOpcode,
 };
 use cmid_proto::{Errno, ErrorWith, Service, Transport};
 
@@ -14,11 +15,12 @@ use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
-use crate::data::pending::is_read;
+use crate::data::pending::{Pending, is_read};
 use crate::data::qp::Qp;
+use crate::data::queues::Pair;
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Ranges};
-use crate::data::work::{Batch, Peer, Stopped, Work};
+use crate::data::work::{Batch, Peer, Stopped};
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::PdNo;
@@ -69,9 +71,7 @@ impl QueuePair for Qp {
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let work = self.work(request.wr_id, request.op, request.sges.as_ref(), request.flags);
-        let posted = work.and_then(|work| self.fabric.with(|world| world.post(self.no, work)));
-        posted.map_err(|reason| self.error(PostCall::Send, reason))
+        self.post_sends([request]).map(drop).map_err(|batch| batch.error)
     }
 
     fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
@@ -80,15 +80,10 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        let batch =
-            requests.into_iter().map(|SendWr { wr_id, op, sges, flags }| self.work(wr_id, op, sges.as_ref(), flags));
-        let batch = batch.collect::<Result<Batch<Work>, PostReason>>();
-        let posted = batch.map_err(Stopped::from).and_then(|batch| {
-            self.fabric.with(|world| {
-                let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
-                let batch = fitting(pair.send_room(), pair.caps.max_send_wr, batch)?;
-                world.post_all(self.no, batch)
-            })
+        let posted = self.queue(Pair::send_queue, |_| {}).map_err(Stopped::from).and_then(|queue| {
+            let work = |wr: SendWr<'a, L, Ah>| self.work(queue, wr.wr_id, wr.op, wr.sges.as_ref(), wr.flags);
+            let batch = fitting(queue, requests.into_iter().map(work))?;
+            self.fabric.with(|world| world.post_all(self.no, batch))
         });
         posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
     }
@@ -97,10 +92,7 @@ impl QueuePair for Qp {
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let receive = self.receive(wr_id, sges.as_ref()).map_err(Stopped::from);
-        let posted =
-            receive.and_then(|receive| self.fabric.with(|world| world.post_receives(self.no, Batch::from([receive]))));
-        posted.map(drop).map_err(|stopped| self.stopped(PostCall::Recv, stopped).error)
+        self.post_recvs([(wr_id, sges)]).map(drop).map_err(|batch| batch.error)
     }
 
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
@@ -108,14 +100,10 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
-        let batch = batch.collect::<Result<Batch<Receive>, PostReason>>();
-        let posted = batch.map_err(Stopped::from).and_then(|batch| {
-            self.fabric.with(|world| {
-                let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
-                let batch = fitting(pair.receive_room()?, pair.caps.max_recv_wr, batch)?;
-                world.post_receives(self.no, batch)
-            })
+        let posted = self.queue(Pair::receive_queue, |_| {}).map_err(Stopped::from).and_then(|queue| {
+            let receive = |(wr_id, sges): (u64, L)| receive(&self.fabric, queue, wr_id, sges.as_ref());
+            let batch = fitting(queue, requests.into_iter().map(receive))?;
+            self.fabric.with(|world| world.post_receives(self.no, batch))
         });
         posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
     }
@@ -209,19 +197,17 @@ impl Qp {
             requests.iter().try_for_each(|request| blocks::check(&request.sges, request.op.writes_locally()))
         });
         checked.map_err(|reason| self.stopped(PostCall::Send, reason.into()))?;
-        let ([before, _], pd) = self.filed();
-        let posted = self.post_sends(requests.iter().map(|&SendWr { wr_id, op, ref sges, flags }| SendWr {
-            wr_id,
-            op,
-            sges: blocks::sges(sges, pd),
-            flags,
-        }));
-        let after = posted.map_or_else(|_| self.filed().0[0], |count| before + count as u64);
-        let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
+        let flush = |world: &mut World| requests.iter().for_each(|it| blocks::flush(&it.sges, fabric, world));
+        let queue = self.queue(Pair::send_queue, flush).map_err(|gone| self.stopped(PostCall::Send, gone.into()))?;
+        let work = |wr: &SendWr<'_, Parts<Piece>, Ah>| {
+            self.work(queue, wr.wr_id, wr.op, blocks::sges(&wr.sges, queue.pd), wr.flags)
+        };
+        let batch = fitting(queue, requests.iter().map(work));
+        let posted = batch.and_then(|batch| fabric.with(|world| world.post_all(no, batch)));
+        let lent = requests.drain(..Stopped::filed(posted));
         let lent = lent.map(|request| (request.wr_id, blocks::returns(request.flags), request.sges));
-        let count = posted.unwrap_or_else(|error| error.posted);
-        blocks::lend(&mut self.blocks[0], count, (before, after), lent);
-        posted
+        blocks::lend(&mut self.blocks[0], posted, queue.last, lent);
+        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
     }
 
     /// Takes the requests that are posted, or that the device may execute, out of the batch.
@@ -232,33 +218,64 @@ impl Qp {
         let checked = lent.check_room(requests.len(), is_over);
         let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
         checked.map_err(|reason| self.stopped(PostCall::Recv, reason.into()))?;
-        let ([_, before], pd) = self.filed();
-        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts, pd))));
-        let after = posted.map_or_else(|_| self.filed().0[1], |count| before + count as u64);
-        let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
-        let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
-        let count = posted.unwrap_or_else(|error| error.posted);
-        blocks::lend(&mut self.blocks[1], count, (before, after), lent);
-        posted
+        let flush = |world: &mut World| requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world));
+        let queue = self.queue(Pair::receive_queue, flush).map_err(|gone| self.stopped(PostCall::Recv, gone.into()))?;
+        let post = |world: &mut World, batch| world.post_receives(no, batch);
+        let posted = blocks::post_receives(fabric, (&mut self.blocks[1], queue), requests, post);
+        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
     }
 }
 
-/// Returns a batch, if it is not empty and the queue, which holds `max` requests, has room for all of it.
-pub(super) fn fitting<T>(room: u32, max: u32, batch: Batch<T>) -> Result<Batch<T>, PostReason> {
+/// What the requests of a queue are checked by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    pub(crate) pd: PdNo,
+    /// The maximum number of ranges of a request.
+    pub(crate) max_sge: u32,
+    /// The number of requests that it holds, and that it has room for.
+    pub(crate) max: u32,
+    pub(crate) room: u32,
+    /// The number of its last request.
+    pub(crate) last: u64,
+}
+
+impl Pair {
+    /// What a post of sends checks them by.
+    pub(crate) fn send_queue(&self) -> Result<Queue, PostReason> {
+        let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
+        Ok(Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence })
+    }
+
+    /// What a post of receives checks them by.
+    pub(crate) fn receive_queue(&self) -> Result<Queue, PostReason> {
+        let Caps { max_recv_sge: max_sge, max_recv_wr: max, .. } = self.caps;
+        Ok(Queue { pd: self.pd, max_sge, max, room: self.receive_room()?, last: self.posted_receives })
+    }
+}
+
+/// Returns a batch, if each of its requests passes, and it is not empty and the queue has room for all of it.
+pub(super) fn fitting<T>(
+    queue: Queue,
+    requests: impl Iterator<Item = Result<T, PostReason>>,
+) -> Result<Batch<T>, Stopped> {
+    let batch: Batch<T> = requests.collect::<Result<_, _>>()?;
     match batch.len() {
-        0 => Err(PostReason::EmptyBatch),
-        count if count > room as usize => Err(PostReason::QueueFull { max }),
+        0 => Err(PostReason::EmptyBatch.into()),
+        count if count > queue.room as usize => Err(PostReason::QueueFull { max: queue.max }.into()),
         _ => Ok(batch),
     }
 }
 
 impl Qp {
-    /// Returns the numbers of the last request of the send queue and of the receive queue, and the domain; `None` if it is
-    /// destroyed.
-    fn filed(&self) -> ([u64; 2], Option<PdNo>) {
-        self.fabric.with(|world| match world.queues.pairs.get(&self.no) {
-            None => ([0; 2], None),
-            Some(pair) => ([pair.sequence, pair.posted_receives], Some(pair.pd)),
+    /// Returns one of its queues, after `first`.
+    fn queue(
+        &self,
+        which: impl FnOnce(&Pair) -> Result<Queue, PostReason>,
+        first: impl FnOnce(&mut World),
+    ) -> Result<Queue, PostReason> {
+        self.fabric.with(|world| {
+            first(world);
+            which(world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?)
         })
     }
 
@@ -266,17 +283,22 @@ impl Qp {
         PostError::new(call, self.no.num, reason)
     }
 
-    fn stopped(&self, call: PostCall, Stopped { posted, reason }: Stopped) -> BatchError {
+    fn stopped(&self, call: PostCall, Stopped { posted, reason, .. }: Stopped) -> BatchError {
         BatchError { posted, error: self.error(call, reason) }
     }
 
     /// Makes the checks of a request that do not need its send queue.
-    fn work(&self, wr_id: u64, op: SendOp<'_, Ah>, sges: &[Sge<'_, Mr>], flags: SendFlags) -> Result<Work, PostReason> {
+    fn work<'a>(
+        &self,
+        queue: Queue,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,
+        flags: SendFlags,
+    ) -> Result<Box<Pending>, PostReason> {
         self.check_transport(&op)?;
-        let of = |world: &mut World| world.queues.pairs.get(&self.no).map(|pair| (pair.pd, pair.caps.max_send_sge));
-        let (pd, max) = self.fabric.with(of).ok_or(PostReason::Gone)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
-        let ranges = ranges(&self.fabric, pd, sges, needs, max)?;
+        let ranges = ranges(&self.fabric, queue, sges, needs)?;
         let len = ranges.iter().map(|range| range.len).sum();
         let local = if op.writes_locally() { Local::Into(ranges) } else { Local::From(ranges) };
         let solicited = flags.contains(SendFlags::SOLICITED);
@@ -304,8 +326,7 @@ impl Qp {
                 (WcOpcode::FETCH_ADD, Action::FetchAdd(peer(remote, ATOMIC_LEN), add))
             }
         };
-        let (signaled, is_fenced) = (flags.contains(SendFlags::SIGNALED), flags.contains(SendFlags::FENCE));
-        Ok(Work { wr_id, opcode, local, signaled, is_fenced, action })
+        Ok(Pending::new(wr_id, opcode, flags, local, action))
     }
 
     /// Refuses what iWARP does not have: immediate data and atomic operations.
@@ -341,40 +362,34 @@ impl Qp {
             Ok(Action::Datagram { source, route: to.ah.route, to_qp: to.qp_num, qkey: to.qkey, extra })
         })
     }
-
-    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {
-        let (pd, max) = self.fabric.with(|world| match world.queues.pairs.get(&self.no) {
-            None => Err(PostReason::Gone),
-            Some(pair) if pair.srq.is_some() => Err(PostReason::HasSrq),
-            Some(pair) => Ok((pair.pd, pair.caps.max_recv_sge)),
-        })?;
-        receive(&self.fabric, pd, max, wr_id, sges)
-    }
 }
 
-/// Creates a receive for a queue of this domain.
-pub(super) fn receive(
+/// Creates a receive for a queue.
+pub(super) fn receive<'a>(
     fabric: &Fabric,
-    pd: PdNo,
-    max: u32,
+    queue: Queue,
     wr_id: u64,
-    sges: &[Sge<'_, Mr>],
+    sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,
 ) -> Result<Receive, PostReason> {
-    Ok(Receive {
-        wr_id,
-        ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?,
-        srq_entry: None,
-        is_withdrawn: false,
-    })
+    let ranges = ranges(fabric, queue, sges, Access::LOCAL_WRITE)?;
+    Ok(Receive { wr_id, ranges, srq_entry: None, is_withdrawn: false })
 }
 
 /// Returns the non-empty ranges of a work request.
-fn ranges(fabric: &Fabric, pd: PdNo, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Ranges, PostReason> {
-    let mut ranges = Ranges::with_capacity(sges.len());
+fn ranges<'a>(
+    fabric: &Fabric,
+    Queue { pd, max_sge: max, .. }: Queue,
+    sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,
+    needs: Access,
+) -> Result<Ranges, PostReason> {
+    let mut ranges = Ranges::new();
     for sge in sges {
-        ranges.push(sge.mr.keyed_range(fabric, pd, sge, needs)?);
+        let sge = sge.borrow();
+        let range = sge.mr.keyed_range(fabric, pd, sge, needs)?;
+        if range.len != 0 {
+            ranges.push(range);
+        }
     }
-    ranges.retain(|range| range.len != 0);
     match u32::try_from(ranges.len()).unwrap_or(u32::MAX) {
         ranges if ranges > max => Err(PostReason::TooManyRanges { ranges, max }),
         _ => Ok(ranges),

@@ -72,7 +72,7 @@ pub(crate) struct Pair {
     pub(crate) retry_count: u8,
     /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
-    pub(crate) sends: VecDeque<Pending>,
+    pub(crate) sends: VecDeque<Box<Pending>>,
     pub(crate) receives: VecDeque<Receive>,
     /// Receives for which the doorbell was refused.
     pub(crate) unrung: Vec<Receive>,
@@ -89,11 +89,11 @@ pub(crate) struct Pair {
     /// The number of receives that were posted.
     pub(super) posted_receives: u64,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
-    pub(crate) inbound: VecDeque<Packet>,
+    pub(crate) inbound: VecDeque<Box<Packet>>,
     /// The packet before them, which is being copied.
     pub(super) copying: Option<Copying>,
     /// Packets to the peer that have not arrived.
-    pub(crate) unanswered: Vec<Packet>,
+    pub(crate) unanswered: VecDeque<Box<Packet>>,
     /// Whether they are repeated after the timeout: a rule has lost the first one.
     pub(crate) repeats: bool,
     /// When the last packet arrives at the peer. No later one overtakes it.
@@ -146,7 +146,7 @@ impl Pair {
             posted_receives: 0,
             inbound: VecDeque::new(),
             copying: None,
-            unanswered: Vec::new(),
+            unanswered: VecDeque::new(),
             repeats: false,
             last_arrival: Time::ZERO,
             last_answer: Time::ZERO,
@@ -180,13 +180,14 @@ impl Pair {
     }
 
     /// Adds a request to the send queue and pins its regions.
-    pub(crate) fn file(&mut self, pending: Pending) {
+    pub(crate) fn file(&mut self, mut pending: Box<Pending>) {
         self.sequence += 1;
-        self.pin(pending.pins.iter().copied());
-        let (sequence, pins) = (self.sequence, pending.pins.clone());
-        let Pending { signaled, is_fenced, opcode, .. } = pending;
+        let (sequence, pins) = (self.sequence, pending.local.pins());
+        self.pin(pins.iter().copied());
+        let Pending { signaled, is_fenced, opcode, .. } = *pending;
         self.filed.push_back(Filed { sequence, pins, signaled, is_fenced, is_read: is_read(opcode) });
-        self.sends.push_back(Pending { sequence, ..pending });
+        pending.sequence = sequence;
+        self.sends.push_back(pending);
     }
 
     /// Adds a receive and pins its regions.
@@ -289,20 +290,22 @@ impl Queues {
         }
     }
 
-    /// Adds a completion of a send queue. Returns false if the CQ overran.
+    /// Adds a completion of a send queue. Returns false if the CQ overran. If the CQ is gone or full, the completion is lost,
+    /// and its region stays pinned until the QP is gone too.
     #[must_use]
-    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) -> bool {
+    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.send_cq, pair.pd);
-        let Pending { sequence, wr_id, opcode, pins, is_withdrawn, .. } = pending;
+        let (pins, &Pending { sequence, wr_id, opcode, is_withdrawn, .. }) = (pending.local.pins(), pending);
         let Sent { status, byte_len, scatter } = sent;
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let (sequence, srq_entry) = (Some(sequence), None);
         let solicited = false;
-        self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
+        let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
+        self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
-    /// Adds a completion of a receive queue. Returns false if the CQ overran.
+    /// The same for a receive queue.
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
@@ -310,12 +313,7 @@ impl Queues {
         let Received { completion, srq_entry, is_withdrawn, pinned: pins, solicited, scatter } = received;
         let completion = Completion { qp_num: qp.num, ..completion };
         let sequence = None;
-        self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
-    }
-
-    /// Adds a completion to a CQ. If the CQ is gone or full, the completion is lost, and its region stays pinned until
-    /// the QP is gone too.
-    fn complete(&mut self, cq: CqNo, ready: Ready) -> bool {
+        let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
@@ -410,13 +408,15 @@ impl Queues {
 
     /// Takes the next completion of a CQ.
     pub(crate) fn take(&mut self, cq: CqNo) -> Option<Ready> {
-        let ready = self.cqs.get_mut(&cq)?.take()?;
-        if let Some(srq_entry) = ready.srq_entry {
-            self.srqs.polled(srq_entry);
-        } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
-            pair.polled(&ready);
+        let taken = self.cqs.get_mut(&cq)?.take();
+        if let Some(ready) = &taken {
+            if let Some(srq_entry) = ready.srq_entry {
+                self.srqs.polled(srq_entry);
+            } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
+                pair.polled(ready);
+            }
         }
-        Some(ready)
+        taken
     }
 }
 

@@ -1,5 +1,6 @@
 //! Packets on their way, and those without an answer: the sender repeats them until they arrive, or gives up.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use cmid_proto::Time;
@@ -42,12 +43,12 @@ impl World {
         }
     }
 
-    fn launch_packet(&mut self, packet: Packet) {
+    fn launch_packet(&mut self, packet: Box<Packet>) {
         let (qp, to) = (packet.from, packet.to.map(|to| to.host));
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         if pair.repeats {
             // It is out of sequence at the peer, and repeated with the lost one.
-            return pair.unanswered.push(packet);
+            return pair.unanswered.push_back(packet);
         }
         if self.is_lost(Kind::Packet, qp.host, |_| to) {
             self.counters.packets_lost += 1;
@@ -72,7 +73,7 @@ impl World {
         self.timers.arm(due, Due::Data(Transfer::Answer { to, sequence, result }));
     }
 
-    fn arm_packet(&mut self, packet: Packet, due: Time) {
+    fn arm_packet(&mut self, packet: Box<Packet>, due: Time) {
         let Some(pair) = self.queues.pairs.get_mut(&packet.from) else { return };
         let due = due.max(pair.last_arrival);
         pair.last_arrival = due;
@@ -90,10 +91,10 @@ impl World {
 
     /// Returns the unanswered packets of a QP in order, with the bytes that their memory has now: the device reads it again
     /// for each retry.
-    fn take_unanswered(&mut self, qp: QpNo) -> Vec<Packet> {
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Vec::new() };
+    fn take_unanswered(&mut self, qp: QpNo) -> VecDeque<Box<Packet>> {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return VecDeque::new() };
         let mut packets = std::mem::take(&mut pair.unanswered);
-        packets.sort_by_key(|packet| packet.sequence);
+        packets.make_contiguous().sort_by_key(|packet| packet.sequence);
         packets.iter_mut().for_each(|packet| self.read_sources(packet));
         packets
     }
@@ -105,18 +106,19 @@ impl World {
         if packet.sources.is_empty() || !pair.sends.iter().any(|pending| pending.sequence == packet.sequence) {
             return;
         }
-        let Some(now) = self.read_again(packet.from, &packet.sources) else { return };
+        let Some(now) = self.memory.gather(pair.pd, &packet.sources) else { return };
         if let Operation::Send(bytes, _) | Operation::Write(_, bytes, _) = &mut packet.operation {
             *bytes = now;
         }
     }
 
     /// Keeps a packet that has not arrived for its next retry, and limits the time of all retries.
-    pub(crate) fn lose(&mut self, packet: Packet) {
+    pub(crate) fn lose(&mut self, mut packet: Box<Packet>) {
         let (qp, sequence) = (packet.from, packet.sequence);
         let is_iwarp = self.is_iwarp(qp.host);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        pair.unanswered.push(Packet { waits: false, ..packet });
+        packet.waits = false;
+        pair.unanswered.push_back(packet);
         let (retries, timeout) = (pair.retry_count, pair.timeout.time());
         // TCP retransmits for iWARP, and gives up.
         if let Some(timeout) = timeout.filter(|_| retries < WITHOUT_LIMIT || is_iwarp) {
@@ -140,7 +142,7 @@ impl World {
             let Some([from, to]) = packet.to.map(|to| [packet.from.host, to.host]) else { return false };
             link.is_none_or(|link| [from, to].contains(&link)) && self.is_open(from, to)
         };
-        for qp in self.queues.pairs.keys_of(|_, pair| pair.unanswered.iter().any(passes)) {
+        for qp in self.queues.pairs.keys_of(|_, pair| pair.unanswered.iter().any(|packet| passes(packet))) {
             let due = self.now.after(self.config.latency);
             for packet in self.take_unanswered(qp) {
                 self.arm_packet(packet, due);

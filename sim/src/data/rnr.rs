@@ -13,14 +13,15 @@ const WITHOUT_LIMIT: u8 = 7;
 impl World {
     /// Answers that there is no receive for a packet. It stays the first one until the sender repeats it, after the receiver's
     /// `min_rnr_timer`, or has used up its retries (`rxe_completer`). For iWARP, TCP keeps it until there is a receive.
-    pub(super) fn not_ready(&mut self, qp: QpNo, packet: Packet) {
+    pub(super) fn not_ready(&mut self, qp: QpNo, mut packet: Box<Packet>) {
         let (is_iwarp, latency, from) = (self.is_iwarp(qp.host), self.config.latency, packet.from);
         let retries = self.queues.pairs.get(&from).map_or(WITHOUT_LIMIT, |pair| pair.rnr_retry_count);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let (sequence, is_last) = (packet.sequence, retries < WITHOUT_LIMIT && packet.rnr_naks >= retries);
         let again = self.now.after(pair.min_rnr_timer.time() + latency * 2);
-        let rnr_naks = packet.rnr_naks.saturating_add(1);
-        pair.inbound.push_front(Packet { rnr_naks, waits: !is_iwarp, ..packet });
+        packet.rnr_naks = packet.rnr_naks.saturating_add(1);
+        packet.waits = !is_iwarp;
+        pair.inbound.push_front(packet);
         if is_iwarp {
             return;
         }

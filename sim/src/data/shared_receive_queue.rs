@@ -3,18 +3,18 @@
 use std::mem;
 
 use cmid_proto::datapath::{
-    BatchError, Completion, CreateCall, CreateError, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge,
-    SharedReceiveQueue, SrqCaps, Unposted, UnpostedBatch,
+    BatchError, Completion, CreateCall, CreateError, Lent, Parts, PostCall, PostError, Sge, SharedReceiveQueue,
+    SrqCaps, Unposted, UnpostedBatch,
 };
 use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::blocks::{self, LeftBlocks, LeftQueue, Piece};
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
-use crate::data::post::{self, fitting};
-use crate::data::receive::Receive;
+use crate::data::post::{Queue, fitting, receive};
 use crate::data::work::{Batch, Stopped};
 use crate::fabric::Fabric;
+use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo, SrqNo};
 
 /// A shared receive queue.
@@ -38,16 +38,17 @@ impl Srq {
         Ok(Srq { fabric: pd.fabric.clone(), device: pd.device, pd: pd.no, no, caps, blocks: Lent::new(caps.max_wr) })
     }
 
-    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {
-        post::receive(&self.fabric, self.pd, self.caps.max_sge, wr_id, sges)
+    /// Returns what its receives are checked by, after `first`. One that is gone refuses those that pass.
+    fn queue(&self, first: impl FnOnce(&mut World)) -> Queue {
+        let SrqCaps { max_sge, max_wr: max, .. } = self.caps;
+        self.fabric.with(|world| {
+            first(world);
+            let (room, last) = world.queues.srqs.get(self.no).map_or((max, 0), |srq| (srq.room(), srq.sequence()));
+            Queue { pd: self.pd, max_sge, max, room, last }
+        })
     }
 
-    /// Returns the number of its last receive.
-    fn sequence(&self) -> u64 {
-        self.fabric.with(|world| world.queues.srqs.get(self.no).map_or(0, |srq| srq.sequence()))
-    }
-
-    fn stopped(&self, Stopped { posted, reason }: Stopped) -> BatchError {
+    fn stopped(&self, Stopped { posted, reason, .. }: Stopped) -> BatchError {
         BatchError { posted, error: PostError::new(PostCall::SrqRecv, self.no.number(), reason) }
     }
 }
@@ -82,11 +83,7 @@ impl SharedReceiveQueue for Srq {
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let posted = self
-            .receive(wr_id, sges.as_ref())
-            .map_err(Stopped::from)
-            .and_then(|receive| self.fabric.with(|world| world.post_srq_receives(self.no, Batch::from([receive]))));
-        posted.map(drop).map_err(|stopped| self.stopped(stopped).error)
+        self.post_recvs([(wr_id, sges)]).map(drop).map_err(|batch| batch.error)
     }
 
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
@@ -94,15 +91,10 @@ impl SharedReceiveQueue for Srq {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
-        let batch = batch.collect::<Result<Batch<Receive>, PostReason>>();
-        let posted = batch.map_err(Stopped::from).and_then(|batch| {
-            self.fabric.with(|world| {
-                let srq = world.queues.srqs.get(self.no).map_err(|_| PostReason::Gone)?;
-                let batch = fitting(srq.room(), srq.caps.max_wr, batch)?;
-                world.post_srq_receives(self.no, batch)
-            })
-        });
+        let queue = self.queue(|_| {});
+        let receive = |(wr_id, sges): (u64, L)| receive(&self.fabric, queue, wr_id, sges.as_ref());
+        let batch = fitting(queue, requests.into_iter().map(receive));
+        let posted = batch.and_then(|batch| self.fabric.with(|world| world.post_srq_receives(self.no, batch)));
         posted.map_err(|stopped| self.stopped(stopped))
     }
 
@@ -138,14 +130,11 @@ impl Srq {
         let checked = self.blocks.check_room(requests.len(), is_over);
         let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
         checked.map_err(|reason| self.stopped(reason.into()))?;
-        let (before, pd) = (self.sequence(), Some(self.pd));
-        let posted = self.post_recvs(requests.iter().map(|(wr_id, parts)| (*wr_id, blocks::sges(parts, pd))));
-        let after = self.sequence();
-        let lent = requests.drain(..usize::try_from(after.saturating_sub(before)).unwrap_or(0));
-        let lent = lent.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts));
-        let count = posted.unwrap_or_else(|error| error.posted);
-        blocks::lend(&mut self.blocks, count, (before, after), lent);
-        posted
+        let flush = |world: &mut World| requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world));
+        let queue = self.queue(flush);
+        let post = |world: &mut World, batch| world.post_srq_receives(no, batch);
+        let posted = blocks::post_receives(fabric, (&mut self.blocks, queue), requests, post);
+        posted.map_err(|stopped| self.stopped(stopped))
     }
 }
 

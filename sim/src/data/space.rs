@@ -19,6 +19,9 @@ pub(crate) struct KeyedRange {
     pub(crate) len: usize,
 }
 
+/// Bytes of a message or a block: small ones need no allocation.
+pub(crate) type Bytes = SmallVec<[u8; 64]>;
+
 /// The ranges of a work request.
 pub(crate) type Ranges = SmallVec<[KeyedRange; 1]>;
 

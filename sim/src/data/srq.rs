@@ -46,7 +46,7 @@ impl World {
         let (srq, count) = (self.queues.srqs.get_mut(no).map_err(gone)?, batch.len());
         for (posted, receive) in batch.into_iter().enumerate() {
             if srq.room() == 0 {
-                return Err(Stopped { posted, reason: PostReason::QueueFull { max: srq.caps.max_wr } });
+                return Err(Stopped::after(posted, PostReason::QueueFull { max: srq.caps.max_wr }));
             }
             srq.sequence += 1;
             let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
@@ -58,7 +58,7 @@ impl World {
         let srq = self.queues.srqs.get_mut(no).map_err(gone)?;
         if let Err(reason) = rung {
             srq.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
-            return Err(reason.into());
+            return Err(Stopped { posted: 0, filed: count, reason });
         }
         srq.receives.extend(srq.unrung.drain(..));
         // Its QPs may have packets that wait for a receive.

@@ -16,9 +16,9 @@ use crate::index::{CqNo, MrHandle, PdNo, QpNo};
 enum Handled {
     Answer(Result<Vec<u8>, WcStatus>),
     /// No receive is posted: the sender retries until one is.
-    NotReady(Operation),
+    NotReady,
     /// A write or an atomic operation to this region is copied later.
-    Later(MrHandle, Operation),
+    Later(MrHandle),
 }
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    fn packet_arrives(&mut self, mut packet: Packet) {
+    fn packet_arrives(&mut self, mut packet: Box<Packet>) {
         let from = packet.from;
         let arrives = packet.to.filter(|to| self.passes(Some(Kind::Packet), from.host, to.host));
         let Some(to) = arrives.filter(|to| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from))) else {
@@ -62,21 +62,20 @@ impl World {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
-            let (from, sequence) = (packet.from, packet.sequence);
-            let result = match self.carry_out(qp, packet.operation) {
+            let result = match self.carry_out(qp, &packet.operation) {
                 Handled::Answer(result) => result,
-                Handled::NotReady(operation) => return self.not_ready(qp, Packet { operation, ..packet }),
-                Handled::Later(mr, operation) => return self.copy_later(qp, mr, Packet { operation, ..packet }),
+                Handled::NotReady => return self.not_ready(qp, packet),
+                Handled::Later(mr) => return self.copy_later(qp, mr, packet),
             };
             let failed = result.is_err();
-            self.answer(qp, from, sequence, result);
+            self.answer(qp, packet.from, packet.sequence, result);
             if failed {
                 self.qp_to_error(qp);
             }
         }
     }
 
-    fn carry_out(&mut self, qp: QpNo, operation: Operation) -> Handled {
+    fn carry_out(&mut self, qp: QpNo, operation: &Operation) -> Handled {
         let Some(pair) = self.queues.pairs.get(&qp) else {
             return Handled::Answer(Err(WcStatus::RETRY_EXC_ERR));
         };
@@ -84,11 +83,11 @@ impl World {
         let refused = Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
         match operation {
             Operation::Send(bytes, extra) => match self.take_receive(qp) {
-                None => Handled::NotReady(Operation::Send(bytes, extra)),
-                Some(receive) => self.receive_message(qp, pd, &receive, bytes, extra),
+                None => Handled::NotReady,
+                Some(receive) => self.receive_message(qp, pd, &receive, bytes, *extra),
             },
-            write @ Operation::Write(_, _, Some(_)) if self.next_receive(qp).is_none() => Handled::NotReady(write),
-            write @ Operation::Write(range, _, extra) => {
+            Operation::Write(_, _, Some(_)) if self.next_receive(qp).is_none() => Handled::NotReady,
+            &Operation::Write(range, _, extra) => {
                 if self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE).is_none() {
                     // As rxe: the receive is taken before the key is checked, and ends with the error.
                     if let Some(extra) = extra {
@@ -96,13 +95,13 @@ impl World {
                     }
                     return refused;
                 }
-                self.permitted(qp, range, write)
+                self.permitted(qp, range, operation)
             }
-            Operation::Read(range) => match self.memory.for_remote(qp, pd, range, Access::REMOTE_READ) {
+            &Operation::Read(range) => match self.memory.for_remote(qp, pd, range, Access::REMOTE_READ) {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
-            Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _) => {
+            &(Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _)) => {
                 let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
                 if memory.is_some_and(|memory| memory.len() == 8) {
                     self.permitted(qp, range, operation)
@@ -114,12 +113,12 @@ impl World {
     }
 
     /// Carries out a write or an atomic operation whose key is checked, or begins to.
-    fn permitted(&mut self, qp: QpNo, range: KeyedRange, operation: Operation) -> Handled {
+    fn permitted(&mut self, qp: QpNo, range: KeyedRange, operation: &Operation) -> Handled {
         match self.memory.named_by(range.key).filter(|_| self.config.copies_late) {
-            Some(mr) => Handled::Later(mr, operation),
+            Some(mr) => Handled::Later(mr),
             None => {
-                let answer = self.execute(&operation);
-                self.written(qp, &operation);
+                let answer = self.execute(operation);
+                self.written(qp, operation);
                 Handled::Answer(Ok(answer))
             }
         }
@@ -144,7 +143,7 @@ impl World {
     }
 
     /// Executes a send, which consumes a receive.
-    fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: Vec<u8>, extra: Extra) -> Handled {
+    fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: &[u8], extra: Extra) -> Handled {
         let (mut outcome, answer) = if bytes.len() > receive.len() {
             // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a
             // malformed receive. Hardware reports LOC_LEN_ERR and REM_INV_REQ_ERR.
@@ -203,21 +202,23 @@ impl World {
             return;
         }
         let Some(pending) = pair.sends.remove(at) else { return };
-        let pd = pair.pd;
+        let (pd, is_last) = (pair.pd, pair.sends.is_empty());
         let outcome = result.and_then(|bytes| {
-            if pending.targets.is_empty() {
+            if pending.local.targets().is_empty() {
                 return Ok(Put::default());
             }
-            self.put(pd, &pending.targets, bytes).ok_or(WcStatus::LOC_PROT_ERR)
+            self.put(pd, pending.local.targets(), &bytes).ok_or(WcStatus::LOC_PROT_ERR)
         });
         match outcome {
             Ok(Put { byte_len, scatter }) => {
-                self.finish_send(qp, pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
-                self.finish_commands(qp);
-                self.run_sends(qp);
+                self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
+                if !is_last {
+                    self.finish_commands(qp);
+                    self.run_sends(qp);
+                }
             }
             Err(status) => {
-                self.finish_send(qp, pending, Sent::failed(status));
+                self.finish_send(qp, &pending, Sent::failed(status));
                 self.qp_to_error(qp);
             }
         }
@@ -231,14 +232,14 @@ impl World {
                 return;
             }
             let Some(pending) = pair.sends.pop_front() else { return };
-            self.finish_send(qp, pending, Sent { status: WcStatus::SUCCESS, byte_len: 0, scatter: Vec::new() });
+            self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len: 0, scatter: Vec::new() });
         }
     }
 
     /// Writes bytes to the targets of a receive or a read, which have room for them; `None` if the hardware rejects it.
     /// With a copy at the poll the hardware checks nothing.
-    pub(crate) fn put(&mut self, pd: PdNo, ranges: &[KeyedRange], bytes: Vec<u8>) -> Option<Put> {
-        let (byte_len, mut rest, mut scatter) = (count(bytes.len()), &bytes[..], Vec::new());
+    pub(crate) fn put(&mut self, pd: PdNo, ranges: &[KeyedRange], bytes: &[u8]) -> Option<Put> {
+        let (byte_len, mut rest, mut scatter) = (count(bytes.len()), bytes, Vec::new());
         for range in ranges {
             let (part, after) = rest.split_at(rest.len().min(range.len));
             rest = after;
@@ -337,7 +338,7 @@ impl World {
     }
 
     /// Ends a request of a send queue. One that is not signaled has a completion only if it fails.
-    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: Pending, sent: Sent) {
+    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
         if sent.status == WcStatus::SUCCESS && !pending.signaled {
             return;
         }
@@ -375,7 +376,7 @@ impl World {
     pub(crate) fn flush_sends(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         for pending in std::mem::take(&mut pair.sends) {
-            self.finish_send(qp, pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
+            self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::Service;
-use cmid_proto::datapath::{Caps, PostReason, To, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Caps, PostReason, To, WcStatus};
 use smallvec::SmallVec;
 
 use crate::data::action::{Action, Command, Local};
@@ -13,7 +13,7 @@ use crate::data::pair_state::PairState;
 use crate::data::pending::{Order, Pending, is_read, take, take_next};
 use crate::data::queues::Sent;
 use crate::data::receive::Receive;
-use crate::data::space::{KeyedRange, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Ranges};
 use crate::fabric::config::Flavour;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, QpNo};
@@ -25,54 +25,50 @@ pub(crate) type Peer<'a> = To<'a, Ah>;
 /// What is posted at once; usually one.
 pub(crate) type Batch<T> = SmallVec<[T; 1]>;
 
-/// A work request of a send queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Work {
-    pub(crate) wr_id: u64,
-    pub(crate) opcode: WcOpcode,
-    pub(crate) local: Local,
-    /// Whether it has a completion even if it succeeds.
-    pub(crate) signaled: bool,
-    /// Whether it waits for the reads and atomic operations before it.
-    pub(crate) is_fenced: bool,
-    pub(crate) action: Action,
-}
-
 /// The post of a batch ended before this request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopped {
     /// The number of requests before it, which are posted.
     pub(crate) posted: usize,
+    /// The number of requests that are in the queue: more if the kernel has refused the doorbell.
+    pub(crate) filed: usize,
     pub(crate) reason: PostReason,
 }
 
 impl From<PostReason> for Stopped {
     fn from(reason: PostReason) -> Self {
-        Stopped { posted: 0, reason }
+        Stopped { posted: 0, filed: 0, reason }
+    }
+}
+
+impl Stopped {
+    /// The post ended because the queue took no more.
+    pub(crate) fn after(posted: usize, reason: PostReason) -> Self {
+        Stopped { posted, filed: posted, reason }
+    }
+
+    /// Returns how many requests of a post are in the queue.
+    pub(crate) fn filed(posted: Result<usize, Stopped>) -> usize {
+        posted.unwrap_or_else(|stopped| stopped.filed)
     }
 }
 
 impl World {
-    /// `ibv_post_send`: puts a work request into the queue, and rings the doorbell.
-    pub(crate) fn post(&mut self, qp: QpNo, work: Work) -> Result<(), PostReason> {
-        self.enqueue(qp, work)?;
-        self.ring(qp)
-    }
-
-    /// The same for several, with one doorbell. If the kernel refuses it, all of them are in the queue.
-    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Batch<Work>) -> Result<usize, Stopped> {
+    /// `ibv_post_send`: puts work requests into the queue, and rings the doorbell. If the kernel refuses it, all of them are in
+    /// the queue.
+    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Batch<Box<Pending>>) -> Result<usize, Stopped> {
         let count = batch.len();
         for (posted, work) in batch.into_iter().enumerate() {
-            self.enqueue(qp, work).map_err(|reason| Stopped { posted, reason })?;
+            self.enqueue(qp, work).map_err(|reason| Stopped::after(posted, reason))?;
         }
-        self.ring(qp)?;
+        self.ring(qp).map_err(|reason| Stopped { posted: 0, filed: count, reason })?;
         Ok(count)
     }
 
     /// Queues a work request and pins its regions, if the QP accepts it.
-    pub(crate) fn enqueue(&mut self, qp: QpNo, work: Work) -> Result<(), PostReason> {
+    pub(crate) fn enqueue(&mut self, qp: QpNo, mut work: Box<Pending>) -> Result<(), PostReason> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
-        if pair.service != work.action.service() {
+        if work.action.as_ref().is_some_and(|action| action.service() != pair.service) {
             return Err(match pair.service {
                 Service::Connected => PostReason::IsConnected,
                 Service::Datagram => PostReason::IsDatagram,
@@ -92,28 +88,13 @@ impl World {
         if pair.send_room() == 0 {
             return Err(PostReason::QueueFull { max: pair.caps.max_send_wr });
         }
-        let Work { wr_id, opcode, local, signaled, is_fenced, action } = work;
-        let local = match &local {
-            Local::From(ranges) if is_inline(&pair.caps, ranges) => {
-                Local::Inline(self.memory.space.all_bytes(ranges).ok_or(PostReason::NotRegistered)?)
+        if let Local::From(ranges) = &work.local {
+            if is_inline(&pair.caps, ranges) {
+                let bytes = self.memory.space.all_bytes(ranges).ok_or(PostReason::NotRegistered)?;
+                work.local = Local::Inline(bytes);
             }
-            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => local,
-        };
-        let pins = local.pins();
-        let targets = if let Local::Into(ranges) = &local { ranges.clone() } else { Ranges::new() };
-        let todo = Some((local, action));
-        pair.file(Pending {
-            sequence: 0,
-            wr_id,
-            opcode,
-            signaled,
-            is_fenced,
-            pins,
-            targets,
-            todo,
-            is_withdrawn: false,
-            is_executed: false,
-        });
+        }
+        pair.file(work);
         Ok(())
     }
 
@@ -139,7 +120,8 @@ impl World {
         refused.map_or(Ok(()), |errno| Err(PostReason::Device(errno)))
     }
 
-    /// Begins with the work requests of a send queue that wait for nothing. In the error state it flushes them.
+    /// Begins with the work requests of a send queue that wait for nothing: sends each to the peer, or obeys a command. A
+    /// datagram is sent and complete at once. In the error state it flushes them.
     pub(crate) fn run_sends(&mut self, qp: QpNo) {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
@@ -148,57 +130,36 @@ impl World {
                 PairState::Err => return self.flush_sends(qp),
                 PairState::Rts => {}
             }
-            let Some((sequence, wr_id, local, action)) = take_next(&mut pair.sends, pair.rung) else { return };
-            self.begin(qp, (sequence, wr_id), local, action);
+            let (pd, peer, order) = (pair.pd, pair.peer, pair.order);
+            let Some((next, action)) = take_next(&mut pair.sends, pair.rung) else { return };
+            let (sequence, wr_id) = (next.sequence, next.wr_id);
+            let is_done_by_transport = match &action {
+                Action::Command(command) => {
+                    self.obey(qp, sequence, *command);
+                    continue;
+                }
+                Action::Datagram { .. } => true,
+                Action::Send(_) | Action::Write(..) => order == Order::OfTransport,
+                Action::Read(_) | Action::CompareSwap(..) | Action::FetchAdd(..) => false,
+            };
+            let (bytes, sources) = match &next.local {
+                Local::Inline(bytes) => (Some(Bytes::from_slice(bytes)), Ranges::new()),
+                // TCP has its own copy.
+                Local::From(ranges) if is_done_by_transport => (self.memory.gather(pd, ranges), Ranges::new()),
+                Local::From(ranges) => (self.memory.gather(pd, ranges), ranges.clone()),
+                Local::Into(_) | Local::Bound(_) | Local::Nothing => (Some(Bytes::new()), Ranges::new()),
+            };
+            let Some(bytes) = bytes else {
+                self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
+                continue;
+            };
+            if is_done_by_transport {
+                self.complete_locally(qp, sequence, LOCAL_WORK);
+            }
+            if let Some(transfer) = action.transfer(qp, peer, (sequence, wr_id), sources, bytes) {
+                self.launch(transfer);
+            }
         }
-    }
-
-    /// Begins with a work request: sends it to the peer of a connected QP, or obeys a command. A datagram is sent and
-    /// complete at once.
-    fn begin(&mut self, qp: QpNo, (sequence, wr_id): (u64, u64), local: Local, action: Action) {
-        if let Action::Command(command) = action {
-            return self.obey(qp, sequence, command);
-        }
-        let Some(bytes) = self.gather(qp, &local) else {
-            return self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
-        };
-        let Some(pair) = self.queues.pairs.get(&qp) else { return };
-        let (peer, order) = (pair.peer, pair.order);
-        let is_done_by_transport = match &action {
-            Action::Datagram { .. } => true,
-            Action::Send(_) | Action::Write(..) => order == Order::OfTransport,
-            Action::Read(_) | Action::CompareSwap(..) | Action::FetchAdd(..) | Action::Command(_) => false,
-        };
-        if is_done_by_transport {
-            self.complete_locally(qp, sequence, LOCAL_WORK);
-        }
-        // TCP has its own copy.
-        let sources = match local {
-            Local::From(ranges) if !is_done_by_transport => ranges,
-            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => Ranges::new(),
-        };
-        if let Some(transfer) = action.transfer(qp, peer, (sequence, wr_id), sources, bytes) {
-            self.launch(transfer);
-        }
-    }
-
-    /// Returns the bytes of a send or write; `None` if the hardware rejects the memory.
-    fn gather(&self, qp: QpNo, local: &Local) -> Option<Vec<u8>> {
-        match local {
-            Local::Inline(bytes) => Some(bytes.clone()),
-            Local::From(ranges) => self.read_again(qp, ranges),
-            Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(Vec::new()),
-        }
-    }
-
-    /// Returns the bytes of these ranges as they are now; `None` if the hardware rejects the memory.
-    pub(crate) fn read_again(&self, qp: QpNo, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
-        let pd = self.queues.pairs.get(&qp)?.pd;
-        let mut bytes = Vec::with_capacity(ranges.iter().map(|range| range.len).sum());
-        for &range in ranges {
-            bytes.extend_from_slice(self.memory.for_local_read(pd, range)?);
-        }
-        Some(bytes)
     }
 
     /// Executes a command to the device itself. The completion has the same delay as a request to the peer, and it is not
@@ -224,7 +185,7 @@ impl World {
     /// Fails a work request before it is sent.
     fn fail_work(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
         if let Some(pending) = self.queues.pairs.get_mut(&qp).and_then(|pair| take(&mut pair.sends, sequence)) {
-            self.finish_send(qp, pending, Sent::failed(status));
+            self.finish_send(qp, &pending, Sent::failed(status));
         }
         self.qp_to_error(qp);
     }
@@ -235,28 +196,21 @@ impl World {
         self.timers.arm(self.now.after(after), Due::Data(done));
     }
 
-    /// `ibv_post_recv` for one or several receives of a QP. If the kernel refuses the doorbell, they are in the queue, and
+    /// `ibv_post_recv` for one or several receives of a QP, which has room for them. If the kernel refuses the doorbell, they are in the queue, and
     /// the device takes them after the next doorbell.
     pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Batch<Receive>) -> Result<usize, Stopped> {
+        let rung = self.doorbell(qp.host);
         let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
         let count = batch.len();
-        for (posted, receive) in batch.into_iter().enumerate() {
-            if pair.receive_room()? == 0 {
-                return Err(Stopped { posted, reason: PostReason::QueueFull { max: pair.caps.max_recv_wr } });
-            }
-            pair.file_receive(&receive);
-            pair.unrung.push(receive);
-        }
-        let rung = self.doorbell(qp.host);
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(count) };
+        batch.iter().for_each(|receive| pair.file_receive(receive));
         if let Err(reason) = rung {
-            pair.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
-            return Err(reason.into());
+            pair.unrung.extend(batch.into_iter().map(|receive| Receive { is_withdrawn: true, ..receive }));
+            return Err(Stopped { posted: 0, filed: count, reason });
         }
-        pair.receives.extend(pair.unrung.drain(..));
+        pair.receives.extend(pair.unrung.drain(..).chain(batch));
         if pair.state == PairState::Err {
             self.flush_receives(qp);
-        } else {
+        } else if !pair.inbound.is_empty() {
             self.run_inbound(qp);
         }
         Ok(count)
@@ -270,9 +224,10 @@ fn is_inline(caps: &Caps, ranges: &[KeyedRange]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cmid_proto::datapath::WcOpcode;
+
     use super::*;
     use crate::data::queues::Pair;
-    use crate::data::space::Pins;
     use crate::fabric::config::Config;
     use crate::index::{CqNo, PdNo};
     use crate::kernel::host::HostState;
@@ -286,19 +241,18 @@ mod tests {
         world.queues.pairs.insert(qp, Box::new(pair));
         let (ok, failed) = (WcStatus::SUCCESS, WcStatus::WR_FLUSH_ERR);
         for (signaled, status, wakes) in [(true, ok, true), (false, ok, false), (false, failed, true)] {
-            let pending = Pending {
+            let pending = Box::new(Pending {
                 sequence: 1,
                 wr_id: 0,
                 opcode: WcOpcode::SEND,
                 signaled,
                 is_fenced: false,
-                pins: Pins::new(),
-                targets: Ranges::new(),
-                todo: None,
+                local: Local::Nothing,
+                action: None,
                 is_withdrawn: false,
                 is_executed: false,
-            };
-            world.finish_send(qp, pending, Sent { status, byte_len: 0, scatter: Vec::new() });
+            });
+            world.finish_send(qp, &pending, Sent { status, byte_len: 0, scatter: Vec::new() });
             let mut woken = Vec::new();
             world.take_news(|host| woken.push(host));
             assert_eq!(woken.contains(&qp.host), wakes, "{signaled} {status}");

@@ -10,6 +10,7 @@ use crate::fabric::Fabric;
 use crate::fabric::host::Host;
 use crate::fabric::latency::Latency;
 use crate::fabric::rng::Rng;
+use crate::fabric::table::Table;
 use crate::fabric::world::World;
 use crate::index::HostNo;
 use crate::kernel::due::Due;
@@ -227,7 +228,7 @@ pub(crate) type Met = BTreeMap<(RuleKind, Option<Kind>), u64>;
 pub(crate) struct Rules {
     active: Vec<Active>,
     /// How often rules have had their effect, those that have ended too.
-    pub(crate) met: Met,
+    met: Table<(RuleKind, Option<Kind>), u64>,
     last: u64,
 }
 
@@ -258,6 +259,11 @@ impl Active {
 }
 
 impl Rules {
+    pub(crate) fn met(&self) -> Met {
+        let all = self.met.keys_of(|_, _| true).into_iter();
+        all.map(|met| (met, self.met.get(&met).copied().unwrap_or_default())).collect()
+    }
+
     fn add(&mut self, no: u64, rule: Rule, begun: Time) {
         self.active.push(Active { no, rule, begun, met: 0, done: 0, busy_until: begun });
     }
@@ -290,7 +296,7 @@ impl Rules {
             *met += 1;
             if rule.nth.is_none_or(|nth| nth == *met) && rule.chance.is_none_or(|chance| rng.chance(chance)) {
                 *done += 1;
-                *self.met.entry((rule.effect.kind(), Some(kind))).or_default() += 1;
+                *self.met.or_default((rule.effect.kind(), Some(kind))) += 1;
                 effects.push(rule.effect);
             }
         }
@@ -302,7 +308,7 @@ impl Rules {
         let mut is_cut = false;
         for active in self.active.iter_mut().filter(|active| active.cuts(from, to, now)) {
             active.done += 1;
-            *self.met.entry((active.rule.effect.kind(), kind)).or_default() += 1;
+            *self.met.or_default((active.rule.effect.kind(), kind)) += 1;
             is_cut = true;
         }
         is_cut
@@ -317,7 +323,7 @@ impl Rules {
                 let nanos = bytes as u128 * 1_000_000_000 / u128::from(rate);
                 left = left.max(*busy_until).after(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
                 (*busy_until, *done) = (left, *done + 1);
-                *self.met.entry((rule.effect.kind(), Some(kind))).or_default() += 1;
+                *self.met.or_default((rule.effect.kind(), Some(kind))) += 1;
             }
         }
         left

@@ -43,6 +43,15 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         self.0.remove(key)
     }
 
+    pub(crate) fn retain(&mut self, stays: impl FnMut(&K, &mut V) -> bool) {
+        self.0.retain(stays);
+    }
+
+    /// Returns the sum of a number of each value.
+    pub(crate) fn sum(&self, of: impl FnMut(&V) -> u64) -> u64 {
+        self.0.values().map(of).sum()
+    }
+
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

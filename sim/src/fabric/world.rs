@@ -98,7 +98,7 @@ impl World {
         while let Some((due, what)) = self.timers.pop(until) {
             self.now = self.now.max(due);
             match what {
-                Due::Message(message) => self.deliver(message),
+                Due::Message(message) => self.deliver(*message),
                 Due::Address { id, outcome } => self.address_found(id, outcome),
                 Due::Route { id } => self.route_found(id),
                 Due::Joined { id, group } => self.joined(id, group),

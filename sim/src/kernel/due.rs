@@ -13,7 +13,7 @@ use crate::kernel::wire::Message;
 #[derive(Debug)]
 pub(crate) enum Due {
     /// A connection manager's message arrives.
-    Message(Message),
+    Message(Box<Message>),
     /// An address lookup ends (the queue of `addr.c`).
     Address { id: IdNo, outcome: Lookup },
     /// A route lookup ends (`cma_wq`).

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cmid_proto::Transport;
 
@@ -14,6 +16,17 @@ use crate::kernel::ports::Ports;
 /// The indices of the loopback interface and of the interface of the RDMA device.
 const LOOPBACK: u32 = 1;
 const LINK: u32 = 2;
+
+/// Whether devices that a host has got at once are present. Clones are of the same devices: what belongs to them sees their
+/// removal without the lock of the fabric.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Removal(Arc<AtomicBool>);
+
+impl Removal {
+    pub(crate) fn has_happened(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct HostState {
@@ -30,8 +43,8 @@ pub(crate) struct HostState {
     pub(crate) has_news: bool,
     /// The transport of its RDMA device.
     pub(crate) transport: Transport,
-    /// Whether its RDMA device is present.
-    device: bool,
+    /// The removal of its RDMA devices, or of the last ones.
+    pub(crate) removal: Removal,
     /// The number of devices it has had.
     pub(crate) incarnation: u32,
     /// Injected faults of memory calls.
@@ -60,7 +73,7 @@ impl HostState {
             link_up: true,
             has_news: false,
             transport: Transport::InfiniBand,
-            device: true,
+            removal: Removal::default(),
             incarnation: 0,
             faults: MemoryFaults::default(),
             refused_join: None,
@@ -76,7 +89,7 @@ impl HostState {
 
     /// Whether the host currently has an RDMA device.
     pub(crate) fn has_device(&self) -> bool {
-        self.device && !self.rdma.is_empty()
+        !self.removal.has_happened() && !self.rdma.is_empty()
     }
 
     /// The position of the device of an address.
@@ -91,10 +104,12 @@ impl HostState {
 
     /// Removes or adds the devices; false if there is no change.
     pub(crate) fn set_device(&mut self, present: bool) -> bool {
-        let changed = std::mem::replace(&mut self.device, present) != present;
+        let changed = self.removal.has_happened() == present;
         if changed && present {
             self.incarnation += 1;
+            self.removal = Removal::default();
         }
+        self.removal.0.store(!present, Ordering::Release);
         changed
     }
 

@@ -30,9 +30,9 @@ impl World {
         }
         let (due, copy) = self.arrivals(kind, MAD, from, |world| world.rdma_host_of(to_ip));
         if let Some(later) = copy {
-            self.timers.arm(later, Due::Message(message.clone()));
+            self.timers.arm(later, Due::Message(Box::new(message.clone())));
         }
-        self.timers.arm(due, Due::Message(message));
+        self.timers.arm(due, Due::Message(Box::new(message)));
     }
 
     /// Delivers a message to its address, if there is a device and both links are up.

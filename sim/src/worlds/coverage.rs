@@ -55,12 +55,12 @@ impl Coverage {
             |cells: &mut [u32], others: &[u32]| cells.iter_mut().zip(others).for_each(|(it, other)| *it |= other);
         with(&mut self.requests, &other.requests);
         with(&mut self.events, &other.events);
-        self.add_rules(&other.rules);
+        self.add_rules(other.rules.clone());
         self.faults += other.faults;
     }
 
-    pub(super) fn add_rules(&mut self, rules: &Met) {
-        rules.iter().for_each(|(met, count)| *self.rules.entry(*met).or_default() += count);
+    pub(super) fn add_rules(&mut self, rules: Met) {
+        rules.into_iter().for_each(|(met, count)| *self.rules.entry(met).or_default() += count);
     }
 }
 

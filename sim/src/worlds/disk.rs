@@ -26,7 +26,7 @@ pub struct Disk {
     state: Rc<RefCell<State>>,
 }
 
-type Files = BTreeMap<String, Vec<u8>>;
+type Files = BTreeMap<Rc<str>, Vec<u8>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -40,7 +40,7 @@ struct State {
 
 #[derive(Clone, Debug)]
 struct Write {
-    file: String,
+    file: Rc<str>,
     at: usize,
     /// `None` cuts the file off at `at`.
     bytes: Option<Vec<u8>>,
@@ -49,17 +49,21 @@ struct Write {
 impl Write {
     /// Does it to a file, of its bytes only the first `most`.
     fn apply(&self, files: &mut Files, most: usize) {
-        let file = files.entry(self.file.clone()).or_default();
+        let file = match files.get_mut(&self.file) {
+            Some(file) => file,
+            None => files.entry(Rc::clone(&self.file)).or_default(),
+        };
         match &self.bytes {
             None => file.truncate(self.at),
             Some(bytes) => {
                 let bytes = bytes.get(..most).unwrap_or(bytes);
-                if file.len() < self.at + bytes.len() {
-                    file.resize(self.at + bytes.len(), 0);
+                if file.len() < self.at {
+                    file.resize(self.at, 0);
                 }
-                if let Some(place) = file.get_mut(self.at..self.at + bytes.len()) {
-                    place.copy_from_slice(bytes);
-                }
+                let place = file.get_mut(self.at..).unwrap_or_default();
+                let (within, beyond) = bytes.split_at(bytes.len().min(place.len()));
+                place.iter_mut().zip(within).for_each(|(place, &byte)| *place = byte);
+                file.extend_from_slice(beyond);
             }
         }
     }
@@ -78,7 +82,7 @@ impl Disk {
 
     /// Writes bytes at this offset of a file. What is between its end and the offset is zero.
     pub fn write(&self, file: &str, at: usize, bytes: &[u8]) {
-        self.change(Write { file: file.to_owned(), at, bytes: Some(bytes.to_vec()) });
+        self.change(file, at, Some(bytes.to_vec()));
     }
 
     /// Writes bytes at the end of a file.
@@ -89,11 +93,13 @@ impl Disk {
 
     /// Cuts a file off at this length.
     pub fn truncate(&self, file: &str, len: usize) {
-        self.change(Write { file: file.to_owned(), at: len, bytes: None });
+        self.change(file, len, None);
     }
 
-    fn change(&self, write: Write) {
+    fn change(&self, file: &str, at: usize, bytes: Option<Vec<u8>>) {
         let state = &mut *self.state.borrow_mut();
+        let file = state.seen.get_key_value(file).map_or_else(|| file.into(), |(name, _)| Rc::clone(name));
+        let write = Write { file, at, bytes };
         write.apply(&mut state.seen, usize::MAX);
         state.writes.push((write, None));
     }

@@ -238,7 +238,7 @@ impl World {
     #[track_caller]
     pub fn run(&mut self, limit: Duration) {
         let waits = |seat: &&Seat| seat.is_client && !seat.is_done;
-        if !self.advance(limit, |world| !world.seats.iter().any(|seat| waits(&seat))) {
+        if !self.advance(limit, false, |world| !world.seats.iter().any(|seat| waits(&seat))) {
             let waiting: Vec<&str> = self.seats.iter().filter(waits).map(|seat| &*seat.name).collect();
             panic!("not done within {limit:?}: {}", waiting.join(", "));
         }
@@ -268,13 +268,13 @@ impl World {
     #[must_use]
     pub fn coverage(&self) -> Coverage {
         let mut coverage = coverage::lock(&self.covered).clone();
-        self.fabric.with(|world| coverage.add_rules(&world.rules.met));
+        self.fabric.with(|world| coverage.add_rules(world.rules.met()));
         coverage
     }
 
     /// Runs for this time.
     pub fn run_for(&mut self, span: Duration) {
-        self.advance(span, |_| false);
+        self.advance(span, false, |_| false);
     }
 
     /// Runs until something holds.
@@ -283,41 +283,65 @@ impl World {
     /// If it does not hold within `limit`; the text has `what`.
     #[track_caller]
     pub fn run_until(&mut self, what: &str, limit: Duration, holds: impl FnMut(&World) -> bool) {
-        assert!(self.advance(limit, holds), "not within {limit:?}: {what}");
+        assert!(self.advance(limit, true, holds), "not within {limit:?}: {what}");
     }
 
-    /// Runs until something holds, or the time has passed. Returns whether it holds.
-    fn advance(&mut self, span: Duration, mut holds: impl FnMut(&World) -> bool) -> bool {
-        let now = self.now();
+    /// Runs until something holds, or the time has passed. Returns whether it holds. It is asked after all turns of a time;
+    /// with `each` after each time at which something happens in the fabric, too.
+    fn advance(&mut self, span: Duration, each: bool, mut holds: impl FnMut(&World) -> bool) -> bool {
+        let mut now = self.now();
         let end = now.after(span);
-        let mut fabric_due = self.go_on(now);
+        self.go_on(now, each);
         while !holds(self) {
-            let next = self.next_act().into_iter().chain(fabric_due).fold(self.next_turn(), Time::min);
-            match Some(next).filter(|&due| due <= end && due < Time::NEVER) {
-                Some(due) => fabric_due = self.step(due),
-                None => {
-                    self.go_on(end);
-                    return holds(self);
-                }
+            now = self.go_on(end, each);
+            if !self.act(now) && now >= end {
+                return holds(self);
+            }
+            if each {
+                self.go_on(now, each);
             }
         }
+        self.go_on(now, each);
         true
     }
 
-    /// Returns the time of the next entry of the agenda.
-    fn next_act(&self) -> Option<Time> {
-        self.agenda.first_key_value().map(|(&(at, _), _)| at)
+    /// Lets the fabric go on to the next turn or entry of the agenda, at most to `end`, with `each` only to the next time at
+    /// which something happens. Plans a turn for each program to which something arrives. Returns the time.
+    fn go_on(&mut self, end: Time, each: bool) -> Time {
+        let World { fabric, seats, turns, agenda, rng, .. } = self;
+        let stop = agenda.first_key_value().map_or(end, |(&(at, _), _)| at.min(end));
+        fabric.with(|world| {
+            let (mut now, mut is_over) = (world.now, false);
+            loop {
+                if world.timers.next_due().is_some_and(|due| due <= now) {
+                    world.advance_to(now);
+                }
+                world.take_news(|host| {
+                    // Other hosts of the fabric have no program.
+                    let at = seats.partition_point(|seat| seat.node.host.no < host);
+                    let Some((seat, turn)) = seats.get(at).zip(turns.get_mut(at)) else { return };
+                    if seat.node.host.no == host && seat.program.is_some() {
+                        let heard = now.after(Duration::from_nanos(rng.below(REACTION.as_nanos() as u64)));
+                        *turn = heard.max(seat.paused_until).min(*turn);
+                    }
+                });
+                let next = turns.iter().copied().fold(stop, Time::min);
+                match world.timers.next_due().filter(|&due| due <= next && !is_over) {
+                    Some(due) => (now, is_over) = (due, each),
+                    None => {
+                        // Nothing of the fabric is due until then.
+                        world.now = if is_over { now } else { now.max(next) };
+                        return world.now;
+                    }
+                }
+            }
+        })
     }
 
-    /// Returns the time of the next turn of a program; `NEVER` if there is none.
-    fn next_turn(&self) -> Time {
-        self.turns.iter().copied().fold(Time::NEVER, Time::min)
-    }
-
-    /// Does everything that is due at this time. Returns when the fabric has something to do next.
-    fn step(&mut self, due: Time) -> Option<Time> {
-        let (fabric_due, mut has_acted) = (self.go_on(due), false);
-        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= due) {
+    /// Does what is due on the agenda, then all turns that are due. Returns whether there were any.
+    fn act(&mut self, now: Time) -> bool {
+        let mut has_acted = false;
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
             has_acted = true;
             match entry.remove() {
                 Act::Start(seat) => self.start(seat),
@@ -326,33 +350,13 @@ impl World {
             }
         }
         for at in 0..self.turns.len() {
-            if self.turns.get(at).is_some_and(|&turn| turn <= due) {
+            if self.turns.get(at).is_some_and(|&turn| turn <= now && turn < Time::NEVER) {
                 has_acted = true;
-                let next = self.take_turn(at, due);
+                let next = self.take_turn(at, now);
                 self.turn_at(at, next);
             }
         }
-        if has_acted { self.go_on(due) } else { fabric_due }
-    }
-
-    /// Lets the fabric go on to this time, and plans a turn for each program to which something has arrived. Returns when the
-    /// fabric has something to do next.
-    fn go_on(&mut self, until: Time) -> Option<Time> {
-        let World { fabric, seats, turns, rng, .. } = self;
-        fabric.with(|world| {
-            world.advance_to(until);
-            let now = world.now;
-            world.take_news(|host| {
-                // Other hosts of the fabric have no program.
-                let at = seats.partition_point(|seat| seat.node.host.no < host);
-                let Some((seat, turn)) = seats.get(at).zip(turns.get_mut(at)) else { return };
-                if seat.node.host.no == host && seat.program.is_some() {
-                    let heard = now.after(Duration::from_nanos(rng.below(REACTION.as_nanos() as u64)));
-                    *turn = heard.max(seat.paused_until).min(*turn);
-                }
-            });
-            world.timers.next_due()
-        })
+        has_acted
     }
 
     /// Gives a program its turn. Returns when the next one is due.
@@ -363,22 +367,26 @@ impl World {
             return seat.paused_until;
         }
         let skew = seat.node.skew.get();
-        let next = program.turn(skew.local(now));
-        let is_late = matches!(next, Turn::Wait(Some(due)) if skew.world(due) <= now);
-        seat.late = if is_late { seat.late + 1 } else { 0 };
-        assert!(seat.late < LATE, "{}: {LATE} turns, each waits for a time that has passed", seat.name);
-        match next {
+        let mut late = 0;
+        let next = match program.turn(skew.local(now)) {
             Turn::Again => now.after(TURN),
             Turn::Wait(None) => Time::NEVER,
-            // At the same time again would be forever.
-            Turn::Wait(Some(due)) => skew.world(due).max(now.after(TURN)),
+            Turn::Wait(Some(due)) => {
+                let due = skew.world(due);
+                late = if due <= now { seat.late + 1 } else { 0 };
+                assert!(late < LATE, "{}: {LATE} turns, each waits for a time that has passed", seat.name);
+                // At the same time again would be forever.
+                due.max(now.after(TURN))
+            }
             Turn::Done => {
                 seat.program = None;
                 seat.is_done = true;
                 seat.node.note("is done");
                 Time::NEVER
             }
-        }
+        };
+        seat.late = late;
+        next
     }
 
     /// Plans the next turn of a program, in place of what is planned.

@@ -68,10 +68,16 @@ pub(crate) struct Skew {
     pub(crate) drift_ppm: i32,
 }
 
+/// What `drift_ppm` is a part of.
+const MILLION: u64 = 1_000_000;
+
 impl Skew {
     /// The clock at a time of the world.
     pub(crate) fn local(self, now: Time) -> Time {
-        let drift = i128::from(now.0) * i128::from(self.drift_ppm) / 1_000_000;
+        let drift = i64::from(self.drift_ppm);
+        // Whole millions and the rest, because no number of 64 bits holds the product.
+        let of_rest = (now.0 % MILLION) as i64 * drift / MILLION as i64;
+        let drift = i128::from(now.0 / MILLION) * i128::from(drift) + i128::from(of_rest);
         let local = i128::from(now.0) + i128::from(self.ahead) + drift;
         Time(u64::try_from(local.max(0)).unwrap_or(u64::MAX))
     }
@@ -81,9 +87,14 @@ impl Skew {
         if local == Time::NEVER {
             return local;
         }
-        let scaled = (i128::from(local.0) - i128::from(self.ahead)).max(0) * 1_000_000;
-        let rate = i128::from(1_000_000 + self.drift_ppm.max(-900_000));
-        Time(u64::try_from((scaled + rate - 1) / rate).unwrap_or(u64::MAX))
+        let (elapsed, rate) = (local.0.saturating_sub(self.ahead), self.rate());
+        let rest = (elapsed % rate * MILLION).div_ceil(rate);
+        Time((elapsed / rate).saturating_mul(MILLION).saturating_add(rest))
+    }
+
+    /// The nanoseconds of the clock in a million of the world.
+    fn rate(self) -> u64 {
+        MILLION.saturating_add_signed(self.drift_ppm.max(-900_000).into())
     }
 }
 

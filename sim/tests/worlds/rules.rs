@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use cmid_proto::Time;
-use cmid_sim::{Counters, Host, Kind, Latency, Rule, World, check};
+use cmid_sim::{Config, Counters, Host, Kind, Latency, Rule, World, check};
 
 use crate::client::{Client, Mistake};
 use crate::server::Server;
@@ -115,4 +115,18 @@ fn a_partition_lasts_as_long_as_its_guard() {
         world.run(SECOND * 10);
     };
     check(0..10, world);
+}
+
+#[test]
+fn a_world_stops_at_the_message_that_its_condition_waits_for() {
+    let mut world = World::new(&Config::default());
+    world.host("server", Server::new);
+    world.client("client", |node| Client::new(node, 200, Mistake::None));
+    // It travels longer than the client waits for anything before its next turn.
+    let _slow = world.rule(Rule::delay(Latency::Fixed(Duration::from_millis(40))).of(&[Kind::Req]));
+    let sent = world.rule(Rule::delay(Latency::Fixed(Duration::ZERO)).of(&[Kind::Req]));
+    world.run_until("a request is sent", SECOND, |_| sent.count() > 0);
+    let (at, cut) = (world.now(), world.partition(&["client"], &["server"]));
+    world.run_until("it is stopped at its arrival", SECOND, |_| cut.count() > 0);
+    assert_eq!(world.now().since(at).as_millis(), 40);
 }

@@ -21,7 +21,7 @@ impl Machine {
         if let Role::Leader { .. } = self.role {
             self.actions.push_back(Action::Deposed);
         }
-        self.role = Role::Follower { leader, matched: 0, frames: 0, lacks: None };
+        self.role = Role::follower(leader);
         self.restart_election_timer(now);
     }
 

@@ -6,6 +6,10 @@ use super::log::{Index, Record, Term};
 use super::machine::{Action, Machine, ReplicaId, Role};
 use super::message::{Frame, Message};
 
+/// A follower without news answers heartbeats this often in an election timeout: a report or two may be lost before the leader
+/// misses its majority. More answers would tell it nothing.
+const REPORTS: u32 = 3;
+
 impl Machine {
     pub(super) fn receive_heartbeat(
         &mut self,
@@ -24,28 +28,34 @@ impl Machine {
         if self.leader() != Some(from) {
             self.become_follower(now, Some(from));
         }
-        let Role::Follower { matched, frames, lacks, .. } = self.role else { return };
+        let Role::Follower { matched, frames, lacks, reported, .. } = self.role else { return };
         self.restart_election_timer(now);
         self.commit = self.commit.max(commit.min(matched));
-        if may_write {
-            // Answers again, because an earlier answer may be lost.
-            self.send_stored(
-                from,
-                match lacks {
-                    Some(index) => Message::Mismatch { term, index, frames },
-                    None => Message::Stored { term, index: matched, frames },
-                },
-            );
-        } else {
+        if !may_write {
             self.actions.push_back(Action::Grant(from));
-            self.send_stored(from, Message::Granted { term, last: self.log.last_index() });
+            self.report(now, from, Message::Granted { term, last: self.log.last_index() });
+        } else if now >= reported + self.config.election_timeout / REPORTS {
+            // Reports again, because an earlier report may be lost.
+            let report = match lacks {
+                Some(index) => Message::Mismatch { term, index, frames },
+                None => Message::Stored { term, index: matched, frames },
+            };
+            self.report(now, from, report);
         }
+    }
+
+    /// Sends a message to the leader about what is stored.
+    fn report(&mut self, now: Duration, leader: ReplicaId, message: Message) {
+        if let Role::Follower { reported, .. } = &mut self.role {
+            *reported = now;
+        }
+        self.send_stored(leader, message);
     }
 
     pub(super) fn follow_frame(&mut self, now: Duration, from: ReplicaId, frame: Frame) {
         let Frame { term, previous, commit, records } = frame;
         let own = self.log.last_index();
-        let Role::Follower { leader: Some(leader), matched, frames, lacks } = &mut self.role else { return };
+        let Role::Follower { leader: Some(leader), matched, frames, lacks, .. } = &mut self.role else { return };
         // A deposed leader has written this frame before it was fenced.
         if *leader != from || term != self.ballot.term {
             return;
@@ -56,7 +66,7 @@ impl Machine {
             let index = if previous.index > own { own } else { self.log.before_term_of(previous.index) };
             *lacks = Some(index);
             self.restart_election_timer(now);
-            self.send_stored(from, Message::Mismatch { term, index, frames: read });
+            self.report(now, from, Message::Mismatch { term, index, frames: read });
             return;
         }
         *lacks = None;
@@ -72,6 +82,42 @@ impl Machine {
             self.store_records(previous.index + 1 + known as Index, new);
         }
         self.restart_election_timer(now);
-        self.send_stored(from, Message::Stored { term, index, frames: read });
+        self.report(now, from, Message::Stored { term, index, frames: read });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Ballot, Config};
+    use super::*;
+
+    #[test]
+    fn a_follower_without_news_answers_a_few_heartbeats_of_each_timeout() {
+        let heartbeat = Duration::from_millis(30);
+        let config = Config {
+            id: 1,
+            members: 3,
+            election_timeout: heartbeat * 5,
+            heartbeat,
+            region: 400,
+            frames: 4,
+            frame: 120,
+            uncommitted: 6,
+            seed: 1,
+        };
+        let mut machine = Machine::new(config, Ballot::default(), Vec::new(), Duration::ZERO);
+        let mut answered = Vec::new();
+        for number in 0..=50 {
+            let may_write = number > 0;
+            machine.receive(heartbeat * number, 0, Message::Heartbeat { term: 1, commit: 0, may_write });
+            while let Some(action) = machine.next_action() {
+                if let Action::Store(batch) = action {
+                    machine.stored(batch.number);
+                } else if let Action::Send(0, _) = action {
+                    answered.push(number);
+                }
+            }
+        }
+        assert_eq!(answered, (0..=50).step_by(2).collect::<Vec<_>>());
     }
 }

@@ -113,10 +113,12 @@ impl Machine {
     /// earlier records are committed with them.
     pub(super) fn advance_commit(&mut self) {
         let Role::Leader { progress } = &self.role else { return };
-        let mut stored: Vec<Index> = progress.iter().map(|progress| progress.matched).collect();
-        stored[self.config.id] = self.durable;
-        stored.sort_unstable_by(|a, b| b.cmp(a));
-        let index = stored[self.config.members / 2];
+        let own = self.config.id;
+        let stored = |peer: ReplicaId| if peer == own { self.durable } else { progress[peer].matched };
+        let members = 0..self.config.members;
+        let has_majority =
+            |index: &Index| self.is_majority(members.clone().filter(|peer| stored(*peer) >= *index).count());
+        let Some(index) = members.clone().map(stored).filter(has_majority).max() else { return };
         if index <= self.commit || self.log.term(index) != Some(self.ballot.term) {
             return;
         }

@@ -90,6 +90,8 @@ pub enum Role {
         frames: u64,
         /// The index in the last mismatch report, until a frame follows the end of the log.
         lacks: Option<Index>,
+        /// When it has last reported to the leader.
+        reported: Duration,
     },
     /// It collects votes.
     Candidate {
@@ -104,7 +106,10 @@ pub enum Role {
 }
 
 impl Role {
-    pub(super) const FOLLOWER: Role = Role::Follower { leader: None, matched: 0, frames: 0, lacks: None };
+    /// Returns the role of a replica that has not heard of the leader yet.
+    pub(super) fn follower(leader: Option<ReplicaId>) -> Role {
+        Role::Follower { leader, matched: 0, frames: 0, lacks: None, reported: Duration::ZERO }
+    }
 }
 
 /// An action that waits until a batch is stored.
@@ -158,7 +163,7 @@ impl Machine {
             durable: log.last_index(),
             log,
             commit: 0,
-            role: Role::FOLLOWER,
+            role: Role::follower(None),
             deadline: now,
             issued: 0,
             stored: 0,

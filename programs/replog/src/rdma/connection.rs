@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use cmid_mio::proto::Errno;
 use cmid_mio::proto::datapath::Attaching;
-use cmid_mio::proto::datapath::{Access, Caps, CreateError, Parts, Pool, Remote, SendWr, WcOpcode, prelude::*};
+use cmid_mio::proto::datapath::{
+    Access, Caps, Completion, CreateError, Parts, Pool, Remote, SendWr, WcOpcode, prelude::*,
+};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 
 use crate::protocol::{Frame, Message};
@@ -168,13 +170,12 @@ impl<D: DataPath> Connection<D> {
         self.cq.arm()
     }
 
-    /// Takes the next completion. An error ends the connection.
-    pub(super) fn receive(&mut self) -> Result<Option<Received>, Errno> {
-        let Some(completion) = self.cq.poll_one()? else { return Ok(None) };
+    /// Handles a polled completion. An error ends the connection.
+    pub(super) fn receive(&mut self, completion: &Completion) -> Result<Received, Errno> {
         if !completion.is_success() {
             return Err(Errno::EIO);
         }
-        let blocks = self.qp.reclaim(&completion).ok_or(Errno::EIO)?;
+        let blocks = self.qp.reclaim(completion).ok_or(Errno::EIO)?;
         let received = match completion.opcode {
             WcOpcode::RECV_RDMA_WITH_IMM => {
                 let mut bytes = vec![0; (completion.byte_len as usize).min(self.len)];
@@ -183,10 +184,10 @@ impl<D: DataPath> Connection<D> {
             }
             WcOpcode::RECV => Received::Message(self.read_message(&blocks[0])?),
             // The blocks return to their pool.
-            _ => return Ok(Some(Received::Nothing)),
+            _ => return Ok(Received::Nothing),
         };
         self.qp.post_recv_blocks(0, blocks)?;
-        Ok(Some(received))
+        Ok(received)
     }
 
     fn read_message(&mut self, packet: &[u8]) -> Result<Message, Errno> {

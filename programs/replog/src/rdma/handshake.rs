@@ -71,7 +71,9 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         for number in 0..self.peers.len() {
             if let Some(redial) = &mut self.peers[number].redial {
                 let todo = redial.handle_timeout(now, self.random.u32(..));
-                self.redial(number, todo)?;
+                if todo != Todo::Nothing {
+                    self.redial(number, todo)?;
+                }
             }
         }
         Ok(())

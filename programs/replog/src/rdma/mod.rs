@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use cmid_mio::proto::datapath::DataPath;
+use cmid_mio::proto::datapath::{Completion, CompletionQueue as _, DataPath};
 use cmid_mio::proto::handshake::{ReleasedIncoming, Session};
 use cmid_mio::proto::redial::{Redial, RedialLimits};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Next, Time};
@@ -36,6 +36,9 @@ use crate::protocol::{Message, ReplicaId};
 
 /// The time limit of each handshake.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// The number of completions that are polled at once.
+const AT_ONCE: usize = 8;
 
 /// The time between two attempts to listen.
 const RETRY: Duration = Duration::from_millis(100);
@@ -231,20 +234,23 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     /// Takes all completions of a peer.
     fn take_completions(&mut self, peer: ReplicaId) {
         let Some(connection) = self.peers[peer].connection() else { return };
+        let mut completions = [Completion::default(); AT_ONCE];
         let mut result = connection.arm();
         while result.is_ok() {
-            result = match connection.receive() {
-                Ok(None) => return,
-                Ok(Some(received)) => {
-                    match received {
+            let polled = connection.cq.poll(&mut completions);
+            result = polled.and_then(|count| {
+                for completion in &completions[..count] {
+                    match connection.receive(completion)? {
                         Received::Message(message) => self.happened.push_back(LinkEvent::Message(peer, message)),
                         Received::Frame(frame) => self.happened.push_back(LinkEvent::Frame(peer, frame)),
                         Received::Nothing => {}
                     }
-                    Ok(())
                 }
-                Err(error) => Err(error),
-            };
+                Ok(())
+            });
+            if result.is_ok() && polled != Ok(AT_ONCE) {
+                return;
+            }
         }
         self.close(peer);
     }

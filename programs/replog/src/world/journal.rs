@@ -16,6 +16,9 @@ const FILE: &str = "journal";
 /// not follow a batch that was written later.
 const HEADER: usize = 16;
 
+/// The numbers of a batch before its records.
+const NUMBERS: usize = 4;
+
 #[derive(Debug)]
 pub(super) struct Journal {
     disk: Disk,
@@ -40,7 +43,9 @@ impl Journal {
 
     /// Begins to store a batch.
     pub(super) fn store(&mut self, batch: &Batch) {
-        let mut bytes = vec![0; HEADER];
+        let records = batch.records.iter().map(|record| size_of::<u64>() + Record::HEADER + record.data.len());
+        let mut bytes = Vec::with_capacity(HEADER + NUMBERS * size_of::<u64>() + records.sum::<usize>());
+        bytes.resize(HEADER, 0);
         encode(batch, &mut bytes);
         let (header, body) = bytes.split_at_mut(HEADER);
         self.hash = hash(self.hash, body);
@@ -101,7 +106,7 @@ fn take(body: &[u8], saved: &mut Saved) {
         rest = after;
         u64::from_be_bytes(*number)
     };
-    let [has_ballot, term, vote, from] = [(); 4].map(|()| number());
+    let [has_ballot, term, vote, from] = [(); NUMBERS].map(|()| number());
     if has_ballot == 1 {
         saved.ballot = Ballot { term, vote: vote.checked_sub(1).map(|vote| vote as usize) };
     }

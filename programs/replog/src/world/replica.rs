@@ -131,7 +131,9 @@ impl Replica {
         while let Some(number) = self.journal.stored(now) {
             self.input(|machine| machine.stored(number));
         }
-        self.input(|machine| machine.tick(time));
+        if self.machine.deadline() <= time {
+            self.input(|machine| machine.tick(time));
+        }
         while let Some(request) = self.shared.requests[self.id].take(now) {
             self.propose(request);
         }

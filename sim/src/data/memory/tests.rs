@@ -143,7 +143,7 @@ fn a_pd_of_another_host_is_none() {
 fn remote_access_needs_bounds_rights_and_the_same_domain() {
     let mut fixture = MemoryFixture::new(Config::default());
     let mr = fixture.reg(Access::REMOTE_READ).unwrap();
-    let (key, addr) = (fixture.memory.mrs[&mr].keys.rkey, fixture.page.addr);
+    let (key, addr) = (fixture.memory.mrs.get(&mr).unwrap().keys.rkey, fixture.page.addr);
     let (pd, other) = (fixture.pd, fixture.other);
     let keyed_range = |addr, len| KeyedRange { addr, key, len };
     let of = |host| QpNo { host, num: 17 };

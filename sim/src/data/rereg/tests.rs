@@ -48,7 +48,7 @@ impl MemoryFixture {
     fn has(&self, range: Stretch, kept: [bool; 2]) {
         assert_eq!([self.old, self.new].map(|range| self.world.library.fork.keeps(range)), kept);
         assert_eq!(self.world.library.mrs[&self.mr].range, range);
-        assert_eq!(self.world.memory.mrs[&self.mr].hardware.unwrap().range, range);
+        assert_eq!(self.world.memory.mrs.get(&self.mr).unwrap().hardware.unwrap().range, range);
     }
 }
 
