@@ -47,6 +47,7 @@ on_each_transport! {
     the_earlier_of_both_limits_ends_a_handshake,
     a_session_in_synchronous_mode_ends_and_may_move,
     a_cq_that_fails_does_not_keep_a_session_that_has_ended,
+    a_release_that_the_device_fails_ends_the_connection,
 }
 
 fn a_disconnect_ends_both_sides_and_completes_all_work(transport: Transport) {
@@ -433,4 +434,13 @@ fn a_cq_that_fails_does_not_keep_a_session_that_has_ended(transport: Transport) 
     }
     assert!(failures > 0);
     world.ends(SOON);
+}
+
+fn a_release_that_the_device_fails_ends_the_connection(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
+    let [client, _] = &mut world.sides;
+    client.drive.device_mut().failures = 1;
+    let failed = client.session.take().unwrap().release(&mut client.drive).unwrap_err();
+    assert_eq!((failed.error.errno(), failed.given.is_over()), (Errno::ENOMEM, true));
+    world.until(SOON, |[_, server]| server.is_over());
 }
