@@ -7,9 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Error, Listener};
-use cmid_proto::datapath::{Access, Attaching, Completion, CreateError, QpParts, SendWr, WcStatus, prelude::*};
+use cmid_proto::datapath::{
+    Access, Attaching, Completion, CreateError, QpParts, SendWr, SrqCaps, WcStatus, prelude::*,
+};
 use cmid_proto::{Errno, State};
-use cmid_sim::{Host, Mr, SimDevice};
+use cmid_sim::{Host, Mr, SimDevice, Srq};
 
 use common::{A_WHILE, FOR_EVER, SOON, host, patient, server};
 
@@ -101,6 +103,42 @@ fn a_thread_waits_for_a_cq_alone_until_the_connection_is_disconnected() {
     assert!(!waits.is_finished());
     connection.disconnect(SOON).unwrap();
     waits.join().unwrap();
+}
+
+/// The receives are those of an SRQ: none is of its QP. A send behind the disconnect ends the wait.
+#[test]
+fn a_thread_waits_for_a_cq_whose_qp_takes_the_receives_of_an_srq() {
+    let shared = |device: &mut SimDevice, to: Attaching<'_>| -> Result<(QpParts<SimDevice>, Srq, Mr), CreateError> {
+        let pd = device.alloc_pd(to.id())?;
+        let mut srq = pd.create_srq(SrqCaps { max_wr: 2, max_sge: 1 })?;
+        let made = device.qp(to).pd(&pd).srq(&srq).attach()?;
+        let mr = pd.register(vec![0; 5], Access::LOCAL_WRITE)?;
+        (1..3).try_for_each(|wr_id| srq.post_recv(wr_id, mr.sge(0..5))).map_err(|error| error.errno())?;
+        Ok((made, srq, mr))
+    };
+    let host = host();
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), shared).unwrap());
+    let (mut client, (mut active, sent)) = Connection::connect(host.device(), server(), &patient(), attach).unwrap();
+    let (mut connection, (mut passive, _srq, mr)) = passive.join().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mut one = [Completion::default()];
+            [(); 2].map(|()| (passive.cq.wait(&mut one), one[0].wr_id, one[0].status))
+        });
+        thread::sleep(A_WHILE);
+        active.qp.post_send(SendWr::send(3, sent.sge(0..5))).unwrap();
+        assert_eq!(active.cq.wait(&mut [Completion::default()]), Ok(1));
+        client.disconnect(A_WHILE).unwrap_err();
+        connection.disconnect(SOON).unwrap();
+        thread::sleep(A_WHILE);
+        assert!(!waits.is_finished());
+        passive.qp.post_send(SendWr::send(4, mr.sge(0..5))).unwrap();
+        let ends = waits.join().unwrap();
+        assert_eq!(ends, [(Ok(1), 1, WcStatus::SUCCESS), (Ok(1), 4, WcStatus::WR_FLUSH_ERR)]);
+    });
+    drop((connection, passive.qp));
+    assert_eq!(passive.cq.wait(&mut [Completion::default()]), Ok(0), "no QP takes the other receive");
 }
 
 /// As docs/data-path.md says: siblings share a PD.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmid_proto::Time;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::watch::in_runtime;
+use crate::watch::{caught, in_runtime};
 
 /// The moment at which `CLOCK_MONOTONIC` was 0, which is the clock of `std` and of the drivers. tokio's is the same until it
 /// is paused.
@@ -31,7 +31,7 @@ fn instant(at: Time) -> Option<Instant> {
     if at == Time::NEVER { None } else { epoch().checked_add(at.since(Time::ZERO)).map(Instant::from_std) }
 }
 
-/// A timer for a value that is polled: in the runtime that polls it first.
+/// A timer for a value that is polled: in the runtime that polls it first, and after that has ended in another one.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
@@ -39,15 +39,23 @@ impl Timer {
     /// Ready once the time has come; never without one.
     pub(crate) fn poll(&mut self, due: Option<Time>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(due) = due.and_then(instant) else { return Poll::Pending };
-        let timer = match &mut self.0 {
-            Some(timer) => timer,
-            none => none.insert(in_runtime(|| Box::pin(sleep_until(due)))?),
-        };
-        if timer.deadline() != due {
-            timer.as_mut().reset(due);
+        // The poll of one whose runtime has ended panics.
+        let polled = self.0.as_mut().and_then(|timer| caught(|| poll(timer, due, context)).ok());
+        match polled {
+            Some(polled) => polled.map(Ok),
+            None => {
+                let timer = self.0.insert(in_runtime(|| Box::pin(sleep_until(due)))?);
+                caught(|| poll(timer, due, context))?.map(Ok)
+            }
         }
-        timer.as_mut().poll(context).map(Ok)
     }
+}
+
+fn poll(timer: &mut Pin<Box<Sleep>>, due: Instant, context: &mut Context<'_>) -> Poll<()> {
+    if timer.deadline() != due {
+        timer.as_mut().reset(due);
+    }
+    timer.as_mut().poll(context)
 }
 
 #[cfg(test)]

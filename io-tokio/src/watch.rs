@@ -39,6 +39,11 @@ fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
 /// panics, and has no call that tells it before: here it is an error, with tokio's words.
 pub(crate) fn in_runtime<T>(make: impl FnOnce() -> T) -> io::Result<T> {
     Handle::try_current().map_err(io::Error::other)?;
+    caught(make)
+}
+
+/// Makes a call of tokio. A panic is an error, with its words.
+pub(crate) fn caught<T>(make: impl FnOnce() -> T) -> io::Result<T> {
     // What is half made is dropped.
     panic::catch_unwind(AssertUnwindSafe(make)).map_err(|cause| {
         let words = cause.downcast::<String>().map(|words| *words);

@@ -240,3 +240,12 @@ fn a_runtime_without_a_driver_is_an_error_that_names_it_and_no_panic() {
         }
     }
 }
+
+#[test]
+fn a_driver_without_channels_waits_in_another_runtime_when_the_first_is_gone() {
+    let world = World::new(Clock::Real);
+    let mut driver = Tokio::new(world.client.device(), Limits::default());
+    for _ in 0..2 {
+        runtime().block_on(driver.wait(Some(Duration::from_millis(1)))).unwrap();
+    }
+}

@@ -109,12 +109,13 @@ pub trait CompletionQueue: Send {
 
     /// Waits for completions, and takes them as [`CompletionQueue::poll`] does: for a thread that serves this CQ and nothing
     /// else. It sleeps in a read of the completion channel (ibv_get_cq_event(3)), which is one system call less than a wait for
-    /// the descriptor. Returns 0 only if no completion can come: nothing is in flight ([`CompletionQueue::is_idle`]), or
-    /// there is no room for one.
+    /// the descriptor. Returns 0 only if no completion can come: nothing is in flight ([`CompletionQueue::is_idle`]), also of
+    /// the SRQs of its QPs, or there is no room for one.
     ///
     /// It has no time limit, and sees no event: a peer that disconnects does not end it. The thread of the driver does, by the
     /// disconnect of the id, which flushes what is posted. So keep a receive posted at all times: one that is posted after the
-    /// flush may never complete (soft-RoCE). An unsignaled request ends no wait, nor does the destruction of a QP.
+    /// flush may never complete (soft-RoCE). No disconnect flushes the receives of an SRQ: there a send that is posted after
+    /// it ends the wait. An unsignaled request ends no wait, nor does the destruction of a QP.
     ///
     /// # Errors
     /// `EINTR` after a signal, as read(2). `EINVAL` for a CQ on a shared channel. `EIO` on a device that is gone. Otherwise as

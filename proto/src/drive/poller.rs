@@ -110,10 +110,12 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Adopts a released id and registers its channel.
     pub(super) fn register(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
-        self.poller.add(channel, &self.device).inspect_err(|_| {
-            // The id must not stay in the device. If the destroy fails too, nothing more can be done.
-            let _ = self.device.call(&Call::Destroy { id }, &[]);
-            let _ = self.device.call(&Call::CloseChannel { channel }, &[]);
-        })
+        self.poller.add(channel, &self.device).inspect_err(|_| self.discard(id, channel))
+    }
+
+    /// Destroys an id that only the device has, and its channel. If that fails, nothing more can be done.
+    pub(super) fn discard(&mut self, id: IdKey, channel: ChannelKey) {
+        let _ = self.device.call(&Call::Destroy { id }, &[]);
+        let _ = self.device.call(&Call::CloseChannel { channel }, &[]);
     }
 }

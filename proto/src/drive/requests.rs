@@ -330,7 +330,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     ///
     /// # Errors
     /// Refused if the id is not in synchronous mode, is busy, or shares its channel. For a listener, also the errors of
-    /// these migrations.
+    /// these migrations. A fault if the device fails; the id is then destroyed.
     pub fn release(&mut self, id: IdKey) -> Result<ReleasedId<D::Handle>, Error> {
         if let Err(Refused::Request { reason: RefuseReason::SharesChannel, .. }) = self.core.would_release(id) {
             self.migrate_off_channel_of(id)?;
@@ -338,8 +338,11 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let number = RELEASED.fetch_add(1, Ordering::Relaxed);
         let result = self.core.release(id).map_err(Error::from).and_then(|(released, channel)| {
             self.unregister(channel);
-            let leak = |errno| Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno });
-            Ok(ReleasedId { released, handle: self.device.release(id, channel).map_err(leak)?, number })
+            let handle = self.device.release(id, channel).map_err(|errno| {
+                self.discard(id, channel);
+                Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno })
+            })?;
+            Ok(ReleasedId { released, handle, number })
         });
         self.record(Step::Release { id, number, result: result.as_ref().map(drop).map_err(|&error| error) });
         result

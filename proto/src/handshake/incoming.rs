@@ -192,7 +192,10 @@ impl Incoming {
 }
 
 /// Puts an id into synchronous mode.
-fn to_sync<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, id: IdKey) -> Result<(), Error> {
+pub(super) fn to_sync<D: Device, P: Poller<D>, O: Observer>(
+    drive: &mut Drive<D, P, O>,
+    id: IdKey,
+) -> Result<(), Error> {
     if drive.core().id_info(id).is_some_and(|it| it.is_sync) {
         Ok(())
     } else {

@@ -246,7 +246,8 @@ impl<Q> Session<Q> {
     }
 
     /// Synchronous mode: as [`handle`](Session::handle), with the event of a request that has ended. Call it after each
-    /// wait of the handshake. `attach` is taken when it is called.
+    /// wait of the handshake. `attach` is taken when it is called. The other events of the id come on its
+    /// [channel](crate::Core::channel), for `handle`.
     ///
     /// # Errors
     /// As [`handle`](Session::handle).
@@ -369,7 +370,8 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
         let mut one = [Completion::default()];
         while let Some(connected) = self.connected.as_mut().filter(|_| self.end != End::Over) {
             let (QpParts { qp, cq, .. }, _) = &mut connected.attached;
-            if cq.poll_or_arm(&mut one)? > 0 {
+            let polled = cq.poll_or_arm(&mut one);
+            if polled.is_ok_and(|polled| polled > 0) {
                 let [completion] = one;
                 if self.end == End::Marked && completion.wr_id == Drain::MARK {
                     continue;
@@ -382,13 +384,17 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
             // device flushes at once, or not at all.
             let is_closing = drive.core().state(self.id) == Some(State::Closing);
             match self.end {
-                End::NotYet | End::Begun | End::Over => break,
-                End::Both if left.sends > 0 && Drain::mark(qp) => self.end = End::Marked,
+                // In synchronous mode no event tells of the answer.
+                End::Begun if drive.core().sync_result(self.id).is_some() => self.end = End::Both,
+                End::NotYet | End::Begun | End::Over => return polled.map(|_none| None),
+                End::Both if polled.is_ok() && left.sends > 0 && Drain::mark(qp) => self.end = End::Marked,
                 End::Both | End::Marked if left.is_none() || !is_closing => {
                     self.cancel(drive).map_err(|error| error.errno())?
                 }
-                End::Both | End::Marked => break,
+                End::Both | End::Marked => return polled.map(|_none| None),
             }
+            // Not before the end is looked at, because a CQ of a removed device fails each time.
+            polled?;
         }
         Ok(None)
     }

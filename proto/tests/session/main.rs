@@ -6,10 +6,11 @@ mod world;
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{Completion, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{Incoming, Options, Session};
 use cmid_proto::{Acks, CmOption, Drive, Errno, Limits, State, Transport};
 use cmid_sim::{Config, Fabric};
+use stumbling::Stumbling;
 use world::{Attached, SOON, Side, World, advance, attach, within};
 
 /// The numbers of the work requests and whether they have succeeded.
@@ -44,6 +45,9 @@ on_each_transport! {
     a_peer_learns_of_a_cancel,
     a_refused_option_destroys_the_id,
     the_earlier_of_both_limits_ends_a_handshake,
+    a_session_in_synchronous_mode_ends_and_may_move,
+    a_cq_that_fails_does_not_keep_a_session_that_has_ended,
+    a_release_that_the_device_fails_ends_the_connection,
 }
 
 fn a_disconnect_ends_both_sides_and_completes_all_work(transport: Transport) {
@@ -166,10 +170,7 @@ fn a_session_that_ends_may_move_at_each_step(transport: Transport) {
     while !world.sides[0].is_over() {
         world.sides[0].moves(&world.fabric);
         assert!(!world.sides[0].is_open());
-        let World { fabric, sides: [client, server] } = &mut world;
-        advance(fabric, &[client, server]);
-        client.turn(fabric, SOON).unwrap();
-        server.turn(fabric, SOON).unwrap();
+        world.turn();
     }
     let [client, _] = world.ends(SOON);
     assert!(client.iter().all(|it| it.wr_id < 3), "{client:?}");
@@ -370,4 +371,76 @@ fn the_earlier_of_both_limits_ends_a_handshake(transport: Transport) {
         let took = fabric.now().since(begun);
         assert!(took <= soon, "{took:?}");
     }
+}
+
+/// The session polls for the ends of its requests, and gets the other events from the channel of the id. It moves after this
+/// many steps of its end, to a channel.
+fn a_session_in_synchronous_mode_ends_and_may_move(transport: Transport) {
+    for moves_after in [0, 1, 2, 3, u32::MAX] {
+        let mut world = World::unconnected(transport);
+        let [client, _] = &mut world.sides;
+        let address = "10.0.0.2:7471".parse().unwrap();
+        client.session = Some(Session::connect(&mut client.drive, None, address, &within(SOON)).unwrap());
+        client.channel = client.drive.core().channel(client.session.as_ref().unwrap().id()).unwrap();
+        world.until(SOON, |[client, server]| client.is_open() && server.is_open());
+        let [client, _] = &mut world.sides;
+        client.session.as_mut().unwrap().disconnect(&mut client.drive).unwrap();
+        for step in 0.. {
+            if world.sides[0].is_over() {
+                break;
+            }
+            if step == moves_after {
+                let World { fabric, sides: [client, server] } = &mut world;
+                advance(fabric, &[client, server]);
+                client.read(fabric);
+                client.moves(fabric);
+            }
+            world.turn();
+        }
+        assert_eq!(world.ends(SOON).map(|side| results(&side)), [(); 2].map(|()| vec![(1, false)]), "{moves_after:?}");
+    }
+}
+
+/// The notifications of a CQ on a shared channel are not the session's to take. So fails each CQ of a removed device.
+fn a_cq_that_fails_does_not_keep_a_session_that_has_ended(transport: Transport) {
+    let attach = |device: &mut Stumbling, to: Attaching<'_>| -> Result<Attached, CreateError> {
+        let (nic, pd) = (device.device_of(to.id())?, device.alloc_pd(to.id())?);
+        let channel = device.create_comp_channel(&nic)?;
+        let cq = device.create_cq_with_channel(&nic, &channel, 32, 0)?;
+        let qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
+        let mr = pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
+        Ok((QpParts { qp, pd, cq }, mr))
+    };
+    let mut world = World::unconnected(transport);
+    let [client, _] = &mut world.sides;
+    let address = "10.0.0.2:7471".parse().unwrap();
+    client.session = Some(Session::connect_on(&mut client.drive, client.id, address, &within(SOON)).unwrap());
+    let mut failures = 0;
+    while !world.sides[0].is_over() {
+        let World { fabric, sides: [client, server] } = &mut world;
+        advance(fabric, &[client, server]);
+        server.turn(fabric, SOON).unwrap();
+        client.read(fabric);
+        let session = client.session.as_mut().unwrap();
+        while let Some(event) = client.drive.next_event(client.channel) {
+            if session.handle(&mut client.drive, event, attach).unwrap().is_some() {
+                session.disconnect(&mut client.drive).unwrap();
+            }
+        }
+        match session.next_completion(&mut client.drive) {
+            Ok(none) => assert_eq!(none, None),
+            Err(errno) => failures += u32::from(errno == Errno::EINVAL),
+        }
+    }
+    assert!(failures > 0);
+    world.ends(SOON);
+}
+
+fn a_release_that_the_device_fails_ends_the_connection(transport: Transport) {
+    let mut world = World::connected(transport, SOON);
+    let [client, _] = &mut world.sides;
+    client.drive.device_mut().failures = 1;
+    let failed = client.session.take().unwrap().release(&mut client.drive).unwrap_err();
+    assert_eq!((failed.error.errno(), failed.given.is_over()), (Errno::ENOMEM, true));
+    world.until(SOON, |[_, server]| server.is_over());
 }

@@ -1,14 +1,22 @@
-//! A device on which disconnects fail.
+//! A device on which disconnects and releases fail.
 
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable};
 use cmid_sim::SimDevice;
 
-/// A device on which the next `failures` disconnects fail with `ENOMEM`.
+/// A device on which the next `failures` disconnects and releases fail with `ENOMEM`.
 pub(crate) struct Stumbling {
     pub(crate) device: SimDevice,
     pub(crate) failures: u32,
+}
+
+impl Stumbling {
+    fn fails(&mut self) -> bool {
+        let left = self.failures.checked_sub(1);
+        self.failures = left.unwrap_or(0);
+        left.is_some()
+    }
 }
 
 impl DeviceLayer for Stumbling {
@@ -24,15 +32,14 @@ impl DeviceLayer for Stumbling {
     }
 
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if self.failures > 0 && matches!(call, Call::Disconnect { .. }) {
-            self.failures -= 1;
+        if matches!(call, Call::Disconnect { .. }) && self.fails() {
             return Err(Errno::ENOMEM);
         }
         self.device.call(call, private_data)
     }
 
     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
-        self.device.release(id, channel)
+        if self.fails() { Err(Errno::ENOMEM) } else { self.device.release(id, channel) }
     }
 
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {

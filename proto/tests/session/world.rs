@@ -50,11 +50,16 @@ impl Side {
         self.session.as_mut().unwrap()
     }
 
+    /// Reads the events, of which the session learns later.
+    pub(crate) fn read(&mut self, fabric: &Fabric) {
+        self.drive.set_now(fabric.now());
+        self.drive.readable_all();
+        while self.drive.run(64) == Next::Again {}
+    }
+
     pub(crate) fn turn(&mut self, fabric: &Fabric, limit: Duration) -> Result<(), HandshakeError> {
+        self.read(fabric);
         let drive = &mut self.drive;
-        drive.set_now(fabric.now());
-        drive.readable_all();
-        while drive.run(64) == Next::Again {}
         while let Some(event) = drive.next_event(self.channel) {
             match Incoming::new(drive, event) {
                 Ok(incoming) => {
@@ -67,6 +72,7 @@ impl Side {
             }
         }
         if let Some(session) = &mut self.session {
+            session.poll(drive, &mut Some(attach))?;
             while let Some(completion) = session.next_completion(drive).unwrap() {
                 self.completions.push(completion);
             }
@@ -122,18 +128,32 @@ pub(crate) fn advance(fabric: &Fabric, sides: &[&Side]) {
 }
 
 impl World {
-    pub(crate) fn connected(transport: Transport, limit: Duration) -> Self {
+    /// The server listens on port 7471 of 10.0.0.2.
+    pub(crate) fn unconnected(transport: Transport) -> Self {
         let fabric = Fabric::new(Config::default());
         let sides = [Side::new(&fabric, transport, "10.0.0.1"), Side::new(&fabric, transport, "10.0.0.2")];
         let mut world = World { fabric, sides };
-        let [client, server] = &mut world.sides;
+        let [_, server] = &mut world.sides;
+        server.drive.bind(server.id, "10.0.0.2:7471".parse().unwrap()).unwrap();
+        server.drive.listen(server.id, 1).unwrap();
+        world
+    }
+
+    pub(crate) fn connected(transport: Transport, limit: Duration) -> Self {
+        let mut world = World::unconnected(transport);
+        let [client, _] = &mut world.sides;
         let address = "10.0.0.2:7471".parse().unwrap();
-        let drive = &mut server.drive;
-        drive.bind(server.id, address).unwrap();
-        drive.listen(server.id, 1).unwrap();
         client.session = Some(Session::connect_on(&mut client.drive, client.id, address, &within(limit)).unwrap());
         world.until(limit, |[client, server]| client.is_open() && server.is_open());
         world
+    }
+
+    /// Moves the time to what is due next, and lets both sides run.
+    pub(crate) fn turn(&mut self) {
+        let World { fabric, sides: [client, server] } = self;
+        advance(fabric, &[client, server]);
+        client.turn(fabric, SOON).unwrap();
+        server.turn(fabric, SOON).unwrap();
     }
 
     pub(crate) fn until(&mut self, limit: Duration, mut done: impl FnMut(&mut [Side; 2]) -> bool) {

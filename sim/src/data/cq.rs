@@ -40,7 +40,7 @@ impl CompletionQueue for Cq {
     fn wait(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
         loop {
             let polled = self.poll_or_arm(into)?;
-            if polled > 0 || into.is_empty() || self.is_idle() {
+            if polled > 0 || into.is_empty() || !self.fabric.with(|world| world.awaits(self.no)) {
                 return Ok(polled);
             }
             let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
@@ -98,6 +98,14 @@ impl Cq {
 }
 
 impl World {
+    /// Whether a completion may come: of work of its QPs, or of a receive of their SRQs.
+    #[cfg(unix)]
+    fn awaits(&self, cq: CqNo) -> bool {
+        let has_receives = |srq| self.queues.srqs.get(srq).is_ok_and(|srq| srq.unpolled() > 0);
+        self.queues.has_work(cq)
+            || self.queues.pairs.any(|pair| pair.recv_cq == cq && pair.srq.is_some_and(has_receives))
+    }
+
     /// `ibv_poll_cq`.
     pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
         let mut count = 0;

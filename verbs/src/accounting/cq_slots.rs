@@ -131,6 +131,11 @@ impl CqSlots {
         rings.all(|wr_ring| wr_ring.is_idle()) && state.gone.is_empty()
     }
 
+    /// Whether a receive of an SRQ is in flight, which a QP of the CQ may take.
+    pub(crate) fn awaits_srq(&self) -> bool {
+        self.state.lock().srqs.iter().any(|entry| entry.slots.unpolled() > 0)
+    }
+
     /// Reserves an id for a queue, and room for `capacity` completions.
     ///
     /// # Errors

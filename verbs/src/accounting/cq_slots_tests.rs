@@ -290,8 +290,9 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     assert_eq!((cq_slots.room().reserved(), cq_slots.attach_srq(&srq().0)), (4, Err(Errno::EOVERFLOW)));
     // Nothing is in flight, so the QP has left no completions.
     drop(cq_slots.leave_srq(Arc::clone(&table), 17));
-    assert_eq!(Arc::strong_count(&table), 1);
+    assert_eq!((Arc::strong_count(&table), cq_slots.awaits_srq()), (1, false));
     let left = receive(&mut cursor, 1);
+    assert_eq!((slot_cache.is_idle(&cq_slots), cq_slots.awaits_srq()), (true, true), "a wait does not end");
     drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     // The SRQ is destroyed, and the memory of its receive is still pinned.

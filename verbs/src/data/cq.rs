@@ -161,7 +161,7 @@ impl CompletionQueue for Cq {
                 // Earlier completions cause no notification: poll once more.
                 continue;
             }
-            if completions.is_empty() || self.is_idle() {
+            if completions.is_empty() || self.is_idle() && !self.inner.cq_slots.awaits_srq() {
                 return Ok(0);
             }
             self.inner.channel.await_notification()?;

@@ -34,8 +34,8 @@ pub struct KernelCm {
     // The order matters: an id ends by a command on its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
     pub(super) channels: KeyTable<ChannelKey, Channel>,
-    /// Adopted ids, by the key under which the kernel still reports them, and by channel.
-    pub(super) adopted: HashMap<(IdKey, ChannelKey), IdKey>,
+    /// Adopted ids that the kernel still reports under another key, by the kernel's number.
+    pub(super) adopted: HashMap<u32, IdKey>,
     node: Node,
     pub(super) transports: Transports,
     pub(super) limits: Limits,
@@ -139,18 +139,19 @@ impl KernelCm {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
     }
 
-    /// Returns the id that the kernel reports on this channel under this number.
-    pub(super) fn known(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
+    /// Returns the id that the kernel reports on this channel under this key and this number of its own: an adopted id may
+    /// have the key of another one, because cores may have the same number.
+    pub(super) fn known(&self, on: ChannelKey, uid: u64, handle: u32) -> Option<IdKey> {
+        let is_it = |key: &IdKey| self.ids.get_filed(*key).is_some_and(|id| id.handle == handle && id.channel == on);
+        Some(IdKey::from_bits(uid)?).filter(is_it).or_else(|| self.adopted.get(&handle).copied().filter(is_it))
+    }
+
+    /// Returns the listener that the kernel reports on this channel under this key: a request does not have its number. A
+    /// listener has a channel of its own.
+    pub(super) fn known_listener(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
-        if self.is_reported(uid, uid, on) { Some(uid) } else { self.known_adopted(on, uid) }
-    }
-
-    fn known_adopted(&self, on: ChannelKey, uid: IdKey) -> Option<IdKey> {
-        self.adopted.get(&(uid, on)).copied().filter(|key| self.is_reported(*key, uid, on))
-    }
-
-    fn is_reported(&self, key: IdKey, uid: IdKey, on: ChannelKey) -> bool {
-        self.ids.get_filed(key).is_some_and(|id| id.uid == Some(uid) && id.channel == on)
+        let is_it = |key: &IdKey| self.ids.get_filed(*key).is_some_and(|id| id.uid == Some(uid) && id.channel == on);
+        Some(uid).filter(is_it).or_else(|| self.adopted.values().copied().find(is_it))
     }
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
@@ -168,27 +169,20 @@ impl KernelCm {
         self.ids.insert(key, Id::new(handle, Some(key), (on, fd), space)).map_err(|_| Errno::EINVAL)
     }
 
-    fn forget_adoption(&mut self, uid: Option<IdKey>, on: ChannelKey) {
-        if let Some(uid) = uid {
-            if !self.adopted.is_empty() {
-                self.adopted.remove(&(uid, on));
-            }
+    fn forget_adoption(&mut self, handle: u32) {
+        if !self.adopted.is_empty() {
+            self.adopted.remove(&handle);
         }
     }
 
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let (uid, from) = (id.uid, id.channel);
+        let from = id.channel;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         target.fd().take(id.handle, id.fd)?;
         target.ids += 1;
         (id.channel, id.fd) = (to, target.fd());
         id.came_from = id.has_listened.then_some(from);
-        if let Some(uid) = uid {
-            if !self.adopted.is_empty() && self.adopted.remove(&(uid, from)).is_some() {
-                self.adopted.insert((uid, to), key);
-            }
-        }
         self.leave_channel(from);
         Ok(())
     }
@@ -231,10 +225,10 @@ impl Tables for KernelCm {
     fn destroy(&mut self, key: IdKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.destroy()?;
-        let (uid, on) = (id.uid, id.channel);
+        let (handle, on) = (id.handle, id.channel);
         // The id owns nothing any more. Its drop would destroy it again.
         core::mem::forget(self.ids.remove(key));
-        self.forget_adoption(uid, on);
+        self.forget_adoption(handle);
         self.leave_channel(on);
         Ok(())
     }
@@ -330,7 +324,7 @@ impl Device for KernelCm {
             return Err(Errno::EINVAL);
         }
         let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
-        self.forget_adoption(id.uid, id.channel);
+        self.forget_adoption(id.handle);
         let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
         Ok(KernelHandle { id, channel })
     }
@@ -339,15 +333,17 @@ impl Device for KernelCm {
         // Until both have room, the handle is whole: its id ends before its channel.
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
-        let uid = handle.id.uid.filter(|uid| *uid != id);
-        if uid.is_some() {
+        let has_other_key = handle.id.uid.is_some_and(|uid| uid != id);
+        if has_other_key {
             self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         }
         let KernelHandle { id: mut record, channel: owner } = handle;
         record.channel = channel;
         // The key is of the other device.
         record.came_from = None;
-        self.adopted.extend(uid.map(|uid| ((uid, channel), id)));
+        if has_other_key {
+            self.adopted.insert(record.handle, id);
+        }
         self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }

@@ -102,7 +102,7 @@ impl KernelCm {
     /// Stores the id of the request that was read last.
     fn requested(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
-        let found = self.known(on, event.uid());
+        let found = self.known_listener(on, event.uid());
         let listener = found.and_then(|key| self.ids.get(key));
         let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
         let handle = event.handle();
@@ -139,7 +139,8 @@ impl KernelCm {
         if matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError) {
             return self.of_membership(on);
         }
-        let id = self.known(on, Answer(&self.answer).uid())?;
+        let event = Answer(&self.answer);
+        let id = self.known(on, event.uid(), event.handle())?;
         let KernelCm { ids, answer, scratch, transports, .. } = self;
         let (kind, status) = ids.get_mut(id)?.happened(&Answer(answer), scratch, transports)?;
         Some(Reported { id, listener: None, kind, status, group: None })

@@ -101,11 +101,11 @@ impl KernelCm {
         let event = Answer(&self.answer);
         let (uid, handle) = (event.uid(), event.handle());
         if IdKey::from_bits(uid).is_some() {
-            let key = self.known(on, uid)?;
+            let key = self.known(on, uid, handle)?;
             return Some((key, self.ids.get(key)?.member(&event)?));
         }
         let here = IdKey::from_bits(uid | 1).and_then(|first| self.ids.at_slot(first));
-        let adopted = self.adopted.iter().filter(|((id, _), _)| uid_of_memberships(*id) == uid).map(|(_, key)| *key);
+        let adopted = self.adopted.values().copied();
         here.into_iter().chain(adopted).find_map(|key| {
             let id = self.ids.get_filed(key).filter(|id| id.channel == on)?;
             Some((key, id.numbered(handle)?))

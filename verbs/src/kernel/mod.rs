@@ -1,6 +1,8 @@
 //! Connection management on `/dev/infiniband/rdma_cm`, without librdmacm.
 
 mod abi;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod adopted_tests;
 mod answer;
 mod calls;
 mod channel;

@@ -32,6 +32,7 @@ fn read(unread: &[CmEvent], removed: bool) -> (Vec<(CmEvent, i32)>, u32) {
             GET_EVENT => {
                 let kind = unread.borrow_mut().pop_front().ok_or(Errno::EAGAIN)?;
                 into[..8].copy_from_slice(&id(0).to_bits().to_ne_bytes());
+                into[offset::EVENT_ID] = 7;
                 into[offset::EVENT_KIND..][..4].copy_from_slice(&kind.code().to_ne_bytes());
             }
             _ => {}

@@ -25,6 +25,7 @@ fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(),
                 into.fill(0);
                 let from = if read == strays { uid } else { u64::MAX };
                 into[..8].copy_from_slice(&from.to_ne_bytes());
+                into[offset::EVENT_ID] = 7;
                 into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::AddrChange.code().to_ne_bytes());
             }
             _ => {}

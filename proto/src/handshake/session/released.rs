@@ -10,11 +10,10 @@ use crate::drive::{Drive, Observer, Poller, ReleasedId};
 use crate::error::{Error, Refused};
 use crate::error_with::ErrorWith;
 use crate::handshake::Connected;
-use crate::handshake::incoming::adopt_on;
+use crate::handshake::incoming::{adopt_on, to_sync};
 use crate::key::ChannelKey;
 use crate::refuse_reason::RefuseReason;
 use crate::request_kind::RequestKind;
-use crate::time::Time;
 
 /// A connection between two drivers: its id, and the QP, the CQ and what else `attach` has returned. `H` is the handle of the
 /// device. Dropping it ends the connection.
@@ -51,7 +50,10 @@ impl<Q> Session<Q> {
             };
             return Err(ErrorWith::new(self, refused));
         };
-        if let Err(error) = drive.migrate(id, None, Time::NEVER) {
+        // As in `next_completion`: a migration drops the result.
+        let is_answered = end == End::Begun && drive.core().sync_result(id).is_some();
+        let end = if is_answered { End::Both } else { end };
+        if let Err(error) = to_sync(drive, id) {
             self.connected = Some(connected);
             return Err(ErrorWith::new(self, error));
         }

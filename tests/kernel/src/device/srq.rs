@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, CompletionQueue, DataPath, MemoryRegion,
-    ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, Completion, CompletionQueue, DataPath,
+    MemoryRegion, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, PdState};
 use cmid_proto::{Call, CmEvent, Errno, ErrorWith};
@@ -120,8 +120,16 @@ pub(crate) fn lifetimes() {
     drop(srq);
     let (mut c, mut s) = ends.remove(0);
     let source = c.pd.register(vec![7; 8], Access::empty()).expect("register");
-    c.qp.post_send(SendWr::send(3, source.sge(0..8))).expect("post_send");
-    success(polled(&mut s.cq), 1, WcOpcode::RECV);
+    let mut one = [Completion::default()];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            c.qp.post_send(SendWr::send(3, source.sge(0..8))).expect("post_send");
+        });
+        // Nothing of the QP is in flight.
+        assert_eq!((s.cq.is_idle(), s.cq.wait(&mut one)), (true, Ok(1)));
+    });
+    success(one[0], 1, WcOpcode::RECV);
     let mut bytes = [0; 9];
     memory.read(0, &mut bytes).expect("read");
     assert_eq!(bytes, [7, 7, 7, 7, 7, 7, 7, 7, 0]);
