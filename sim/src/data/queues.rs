@@ -299,8 +299,7 @@ impl Queues {
         let (pins, &Pending { sequence, wr_id, opcode, is_withdrawn, .. }) = (pending.local.pins(), pending);
         let Sent { status, byte_len, scatter } = sent;
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
-        let (sequence, srq_entry) = (Some(sequence), None);
-        let solicited = false;
+        let (sequence, srq_entry, solicited) = (Some(sequence), None, false);
         let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
