@@ -35,7 +35,6 @@ impl<D: DataPath> Candidate<D> {
     }
 
     /// Appends an entry at the next free byte of its lane. Returns whether the lane has it.
-    ///
     /// A read of the entry follows its write. On InfiniBand and RoCE the completion of the write would do; on iWARP that says
     /// only that TCP has taken it, and a refused write ends the connection.
     pub(crate) fn replicate(&mut self, entry: &str, free: &mut Remote) -> Result<bool> {

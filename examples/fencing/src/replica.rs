@@ -34,7 +34,7 @@ impl<D: DataPath> Member<D> {
         Ok(Member { name, _qp: qp, _cq: cq, lane, connection })
     }
 
-    /// Revokes the write access of the candidate. After `Ok`, the device refuses every write that reaches it.
+    /// Revokes the write access of the candidate. After `Ok`, the device refuses every write whose key it checks from now on.
     ///
     /// # Errors
     /// The candidate is **not fenced**: its old key may still allow writes, and it certainly does if the fallback fails at its
@@ -49,8 +49,9 @@ impl<D: DataPath> Member<D> {
             .result
             .with_context(|| format!("{name} is NOT fenced, its key {:#x} may still permit writes", before.rkey))?;
         let (after, access) = (lane.remote(0), lane.access());
-        let how = if way == Way::InPlace { "re-registered in place" } else { "registered anew" };
-        println!("replica      deposes {name}: {how}, {access:?}; its key was {:#x}", before.rkey);
+        // A slice is the proof that no peer can write. In place, soft-RoCE may still copy a packet that it has checked.
+        let proof = if lane.slice().is_ok() { "nothing arrives any more" } else { "deregister, to be sure" };
+        println!("replica      deposes {name}: {way:?}, {access:?}; its key was {:#x}; {proof}", before.rkey);
         ensure!(way == expected, "re-registered {way:?}, not {expected:?}");
         ensure!(access.is_some_and(|it| !it.contains(Access::REMOTE_WRITE)), "the lane still permits remote writes");
         ensure!(after.addr == before.addr && lane.len() == LANE, "the address or the length of the lane has changed");

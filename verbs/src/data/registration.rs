@@ -37,6 +37,9 @@ static_assertions::const_assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_
 /// The rights that let a device write to the memory.
 const WRITES: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 
+/// The rights that let a peer write to the memory, also through a window.
+const PEER_WRITES: Access = Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC).union(Access::MW_BIND);
+
 /// libibverbs' handle of a registration, valid until `ibv_dereg_mr` succeeds. The region then drops it.
 #[derive(Clone, Copy)]
 struct Handle(NonNull<ibv_mr>);
@@ -56,6 +59,9 @@ pub(crate) struct Registration {
     handle: Option<Handle>,
     /// The PD of the valid registration, or of the last valid one.
     pd: Arc<PdInner>,
+    /// Whether peers may have written to it. Only then does a request wait for them: the wait takes the lock of each QP of the
+    /// PD, and soft-iWARP leaves bytes unread that arrive meanwhile (hazard P72).
+    peers_write: bool,
     /// The PDs of soft-iWARP whose peers may still be writing by a registration that has ended. Each request waits for them.
     late: Vec<Arc<PdInner>>,
 }
@@ -77,7 +83,8 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access)
             .map_err(|refused| ErrorWith::new(refused.given.release(), refused.error))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner, late: Vec::new() });
+        let peers_write = access.intersects(PEER_WRITES);
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, peers_write, late: Vec::new() });
         match this.run(None) {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => {
@@ -105,9 +112,11 @@ impl Registration {
         }
         let moved = change.pd.as_ref().map(|pd| Arc::clone(pd.inner()));
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
+        let peers_write = change.access.is_some_and(|access| access.intersects(PEER_WRITES));
         if let Err(ErrorWith { given, error }) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(error.into()), buffer: given.buffer.map(Pinned::release) };
         }
+        self.peers_write |= peers_write;
         match self.run(moved) {
             Ok(Some(Ended::Reregistered(settled))) => {
                 let buffer = settled.buffer.map(Pinned::release);
@@ -178,7 +187,8 @@ impl Registration {
             has_ended |= matches!(outcome, MemoryOutcome::Deregistered(Ok(())));
             outcome
         });
-        for pd in [Some(&self.pd), moved.as_ref()].into_iter().flatten().filter(|_| has_ended) {
+        let waits = has_ended && self.peers_write;
+        for pd in [Some(&self.pd), moved.as_ref()].into_iter().flatten().filter(|_| waits) {
             if !self.late.iter().any(|other| Arc::ptr_eq(other, pd)) {
                 self.late.push(Arc::clone(pd));
             }

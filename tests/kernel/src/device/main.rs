@@ -43,7 +43,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 78] = [
+const CHECKS: [(&str, fn()); 79] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -64,6 +64,7 @@ const CHECKS: [(&str, fn()); 78] = [
     ("memory without local write is no target", pins::read_only),
     ("a deregistration under a peer's write", registration::under_a_write),
     ("a deregistration under a peer's write that cannot be awaited", registration::while_peers_write),
+    ("a deregistration under a peer's write, and of own memory", registration::of_own_memory),
     ("refused posts: before the QP sends", refused_posts::too_early),
     ("refused posts: the kernel refuses the doorbell", refused_posts::doorbell),
     ("refused posts: completions out of order", refused_posts::out_of_order),

@@ -1,7 +1,7 @@
 //! Section 10.2 and 10.3: registrations and PDs.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -247,6 +247,39 @@ pub(crate) fn while_peers_write() {
     assert!(moved.deregister().is_ok());
 }
 
+/// The change that waits for the peers of soft-iWARP leaves bytes unread that arrive meanwhile (hazard P72), so it is made
+/// only for memory that peers could write to.
+pub(crate) fn of_own_memory() {
+    let mut pair = Pair::connected();
+    let waits = is_iwarp(&mut pair.server, &pair.s);
+    let register = |access| pair.s.pd.register(vec![0; PAGE], Access::LOCAL_WRITE | access).expect("register");
+    let changed = |deregister: &dyn Fn()| {
+        let before = CHANGES.load(Ordering::SeqCst);
+        deregister();
+        CHANGES.load(Ordering::SeqCst) - before
+    };
+    for (access, changes) in [
+        (Access::empty(), 0),
+        (Access::REMOTE_READ, 0),
+        (Access::REMOTE_WRITE, usize::from(waits)),
+        (Access::REMOTE_ATOMIC, usize::from(waits)),
+    ] {
+        let deregister = || assert!(register(access).deregister().is_ok());
+        assert_eq!(changed(&deregister), changes, "{access:?}");
+    }
+    // That a right was given and taken back counts.
+    let taken = || {
+        let mut mr = register(Access::REMOTE_WRITE);
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        let changed = mr.reregister(Change::default().to_access(Access::LOCAL_WRITE), policy);
+        assert!(changed.result.is_ok() && mr.deregister().is_ok());
+    };
+    assert_eq!(changed(&taken), 2 * usize::from(waits));
+}
+
+/// The changes of QPs.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
 /// Whether no change of a QP succeeds.
 static CHANGES_FAIL: AtomicBool = AtomicBool::new(false);
 
@@ -258,6 +291,7 @@ type ModifyQp = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_
 /// As for the library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    CHANGES.fetch_add(1, Ordering::SeqCst);
     if CHANGES_FAIL.load(Ordering::SeqCst) {
         return libc::ENOMEM;
     }
