@@ -17,6 +17,9 @@ const VARIABLE: &str = "CMID_SEED";
 /// The maximum number of worlds to find out which faults a failure needs.
 const ATTEMPTS: usize = 200;
 
+/// Told as a fault, of a world that needs it.
+const READS_LATE: &str = "devices read memory until the completion (Config::reads_late)";
+
 /// A world in which a test has failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -96,12 +99,17 @@ pub fn find_with(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) 
 fn run_all(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) -> Result<Report, Failure> {
     let mut report = Report::default();
     for seed in seeds {
-        match quietly(|| run(config, seed, &[], false, &test)) {
+        let late = Config { reads_late: config.reads_late || seed % 2 == 1, ..config.clone() };
+        match quietly(|| run(&late, seed, &[], false, &test)) {
             Ok(Ended { coverage, .. }) => report.coverage.add(&coverage),
             Err((message, faults)) => {
+                let needs_late = !config.reads_late && quietly(|| run(config, seed, &[], false, &test)).is_ok();
+                let config = if needs_late { &late } else { config };
                 let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
                 let ended = quietly(|| run(config, seed, &left_out, true, &test));
-                return Err(explain(seed, message, ended));
+                let mut failure = explain(seed, message, ended);
+                failure.faults.extend(needs_late.then(|| READS_LATE.to_owned()));
+                return Err(failure);
             }
         }
         report.worlds += 1;
@@ -142,8 +150,7 @@ fn run(
     with_log: bool,
     test: &impl Fn(&mut World),
 ) -> Result<Ended, Failed> {
-    let reads_late = config.reads_late || seed % 2 == 1;
-    let mut world = World::with(&Config { seed, reads_late, ..config.clone() }, left_out, with_log);
+    let mut world = World::with(&Config { seed, ..config.clone() }, left_out, with_log);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         test(&mut world);
         let counters = world.fabric.counters();
