@@ -43,7 +43,7 @@ const LANE: usize = 400;
 /// No text is wider than its letters times this.
 const LETTER: usize = 7;
 /// The maximum number of letters of a text. Longer ones are cut; the whole one is shown to who points at it.
-const MOST: usize = 200;
+const MOST: usize = 100;
 
 impl Chart {
     /// Adds a step of a recording, by the index that [`replay`](crate::replay) gives. Ignores steps without an arrow.

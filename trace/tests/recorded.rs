@@ -99,11 +99,11 @@ fn a_picture_has_each_text_as_a_whole_up_to_a_limit() {
         chart.add(0, &Transition { line: 2, at: Time::ZERO, id: None, before: None, after: None, arrow, text });
         chart.draw(ChartFormat::Svg)
     };
-    let (fits, long) = ("a".repeat(200), "a".repeat(201));
+    let (fits, long) = ("a".repeat(100), "a".repeat(101));
     let wide = draw(&fits);
-    assert!(wide.contains(&format!(">{fits}<title>")) && wide.contains("width=\"3100\""), "{wide}");
+    assert!(wide.contains(&format!(">{fits}<title>")) && wide.contains("width=\"1700\""), "{wide}");
     let cut = draw(&long);
-    assert!(cut.contains(&format!("…<title>{long}</title>")) && cut.contains("width=\"3100\""), "{cut}");
+    assert!(cut.contains(&format!("…<title>{long}</title>")) && cut.contains("width=\"1700\""), "{cut}");
     assert!(draw("short").contains("width=\"1100\""));
 }
 
@@ -127,8 +127,8 @@ fn a_chart_has_the_lanes_of_each_driver_and_the_order_of_time() {
     for ((_, text), line) in times.iter().zip(said) {
         assert!(line.ends_with(&text.replace([';', '#', '%'], " ")), "{line}: {text}");
     }
-    let letters = times.iter().map(|(_, text)| text.chars().count()).max().unwrap();
-    assert!((60..200).contains(&letters), "{letters}");
+    let letters = times.iter().map(|(_, text)| text.chars().count().min(100)).max().unwrap();
+    assert!(letters > 60, "{letters}");
     let width = format!("width=\"{}\"", 3 * 2 * (150 + 7 * letters));
     assert!(chart.draw(ChartFormat::Svg).contains(&width), "{width}");
 }

@@ -77,7 +77,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             bail!("{path}{wrong}");
         }
     };
-    for ((path, recording), core) in arguments.files.iter().zip(&recordings).zip(&cores) {
+    for (which, ((path, recording), core)) in arguments.files.iter().zip(&recordings).zip(&cores).enumerate() {
         let (ids, channels) = (core.ids().count(), core.channels().count());
         let how = if recording.is_whole() {
             "and reached the recorded end"
@@ -85,7 +85,11 @@ fn run(arguments: &Arguments) -> Result<()> {
             "and the recording has no end: its program ended early, or still runs"
         };
         let (path, lines, number) = (path.display(), recording.lines(), recording.core());
-        let _ = writeln!(page, "{path}: core {number}, {lines} lines replayed, {how}; {ids} ids, {channels} channels");
+        let file = if recordings.len() > 1 { format!("{}: ", which + 1) } else { String::new() };
+        let _ = writeln!(
+            page,
+            "{file}{path}: core {number}, {lines} lines replayed, {how}; {ids} ids, {channels} channels"
+        );
     }
     print(io::stdout(), &page).context("standard output")
 }
