@@ -78,7 +78,7 @@ impl SharedReceiveQueue for Srq {
     }
 
     /// # Errors
-    /// [`PostReason::Gone`] after a removal of the device.
+    /// [`PostReason::Gone`](cmid_proto::datapath::PostReason::Gone) after a removal of the device.
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,

@@ -38,7 +38,7 @@ pub(super) struct Kernel {
     handles: u32,
     /// What ids are reported under.
     uids: Vec<u64>,
-    /// The same by handle, for ids that were created.
+    /// The same by handle, for ids that were created or accepted.
     created: Vec<(u32, u64)>,
     /// Events that a faithful kernel would report: uid, code, and the handle of a membership.
     due: Vec<(u64, u32, u32)>,
@@ -114,7 +114,10 @@ impl Kernel {
             RESOLVE_ROUTE => (uid(8), CmEvent::RouteResolved),
             CONNECT => (uid(8 + 272), CmEvent::ConnectResponse),
             LISTEN => (uid(8), CmEvent::ConnectRequest),
-            ACCEPT => (Some(long(command, 8)), CmEvent::Established),
+            ACCEPT => {
+                self.created.push((word(command, 8 + 8 + 272), long(command, 8)));
+                (Some(long(command, 8)), CmEvent::Established)
+            }
             DISCONNECT => (uid(8), CmEvent::Disconnected),
             JOIN_MCAST => (Some(long(command, 16)), CmEvent::MulticastJoin),
             _ => return,
@@ -147,17 +150,17 @@ impl Kernel {
             _ => u64::from(uid) << 24 | 5,
         };
         self.handles += 1;
-        event[..8].copy_from_slice(&uid.to_ne_bytes());
-        event[8..12].copy_from_slice(&self.handles.to_ne_bytes());
-        event[12..16].copy_from_slice(&code.to_ne_bytes());
-        if let Some((uid, code, membership)) = due {
-            event[..8].copy_from_slice(&uid.to_ne_bytes());
-            event[12..16].copy_from_slice(&code.to_ne_bytes());
+        let (uid, code, membership) = due.map_or((uid, code, None), |(uid, code, handle)| {
             event[16..20].fill(0);
-            if code == CmEvent::MulticastJoin.code() {
-                event[8..12].copy_from_slice(&membership.to_ne_bytes());
-            }
-        }
+            (uid, code, (code == CmEvent::MulticastJoin.code()).then_some(handle))
+        });
+        // The id of a request is new. Some other events have the number of no id.
+        let of_id = |(handle, of): &(u32, u64)| (*of == uid).then_some(*handle);
+        let known = self.created.iter().rev().find_map(of_id);
+        let known = known.filter(|_| code != CmEvent::ConnectRequest.code() && choice % 4 != 3);
+        event[..8].copy_from_slice(&uid.to_ne_bytes());
+        event[8..12].copy_from_slice(&membership.or(known).unwrap_or(self.handles).to_ne_bytes());
+        event[12..16].copy_from_slice(&code.to_ne_bytes());
         event[len..].fill(0);
         into[..len].copy_from_slice(&event[..len]);
         self.events.push(event);
