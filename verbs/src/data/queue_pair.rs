@@ -45,6 +45,13 @@ impl QueuePair for QpInner {
         }
     }
 
+    fn fail(&self) {
+        if !self.is_inherited() {
+            // As for `stop`.
+            let _ = self.set_state(ibv_qp_state::IBV_QPS_ERR);
+        }
+    }
+
     fn note_depth(&self, depth: u8) {
         if self.is_iwarp {
             self.initiator_depth.store(depth, Ordering::Relaxed);

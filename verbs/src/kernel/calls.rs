@@ -246,7 +246,7 @@ impl Id {
         let accepted = self.fd.write_message(&scratch.accept);
         match (&accepted, &self.qp) {
             (Ok(()), _) => self.uid = Some(key),
-            (Err(_), Some(qp)) => qp.stop(),
+            (Err(_), Some(qp)) => qp.fail(),
             (Err(_), None) => {}
         }
         accepted

@@ -69,7 +69,7 @@ impl Id {
                 });
             }
             CmEvent::ConnectResponse => self.remote_ece = event.ece(),
-            CmEvent::Rejected => self.qp.iter().for_each(|qp| qp.stop()),
+            CmEvent::Rejected => self.qp.iter().for_each(|qp| qp.fail()),
             CmEvent::Established => self.qp.iter().for_each(|qp| qp.note_depth(event.conn().responder_resources)),
             CmEvent::AddrError
             | CmEvent::RouteError

@@ -27,6 +27,8 @@ use world::{Ended, NEVER, World};
 #[derive(Default)]
 pub(super) struct FakeQp {
     stopped: AtomicUsize,
+    /// The times that it was moved to its error state on its id: windows of its requests stay.
+    failed: AtomicUsize,
     /// How often it was told that its device is removed.
     pub(super) removed: AtomicUsize,
     changes: AtomicUsize,
@@ -55,6 +57,10 @@ impl QueuePair for FakeQp {
 
     fn stop(&self) {
         self.stopped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fail(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn note_depth(&self, _: u8) {}
@@ -140,7 +146,9 @@ fn live_with(life: Life, kernel: &Rc<RefCell<Scripted>>, qp: FakeQp) -> (Result<
         },
     );
     assert_eq!(Arc::strong_count(&qp), 1, "the QP is let go: {ended:?}");
-    (ended, qp.stopped.load(Ordering::Relaxed))
+    let [stopped, failed] = [&qp.stopped, &qp.failed].map(|times| times.load(Ordering::Relaxed));
+    assert!(stopped <= 1 && failed <= 1, "it leaves its id once: {ended:?}, {stopped}, {failed}");
+    (ended, stopped + failed)
 }
 
 /// Fails each command of one connection.

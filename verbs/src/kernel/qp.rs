@@ -111,7 +111,7 @@ impl Id {
         let Some(qp) = self.qp.clone() else { return Err(Incomplete::Refused) };
         let completed = self.complete_with(scratch, &*qp, answered);
         if completed.is_err() {
-            qp.stop();
+            qp.fail();
             self.connect_error = true;
         }
         completed

@@ -15,8 +15,11 @@ pub(crate) trait QueuePair: Send + Sync {
     /// ibv_modify_qp(3) with the attributes that `qp_attr_mask` names.
     fn modify(&self, attr: &QpAttr) -> Outcome;
 
-    /// Moves the QP to the error state. Does nothing if the device is gone.
+    /// Moves the QP, which leaves its id, to the error state: it executes nothing any more. Does nothing if the device is gone.
     fn stop(&self);
+
+    /// Moves the QP, which stays on its id, to the error state, as librdmacm does (`ucma_modify_qp_err`).
+    fn fail(&self);
 
     /// Notes the `responder_resources` of ESTABLISHED: on iWARP the number of reads that the peer answers at a time, and that
     /// the QP is in RTS.
