@@ -8,8 +8,10 @@ shift
 outside=$(mktemp -d)
 trap 'rm -rf "$outside"' EXIT
 
-# Uploads nothing. cargo also builds each package, with its default features.
-CARGO_TARGET_DIR=$target cargo publish --workspace --dry-run --allow-dirty "$@"
+# Uploads nothing. cargo also builds each package, with its default features; in a folder of its own, because it takes what
+# an earlier run has built and unpacked of the same version for this one's.
+rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/*/*/cmid-*
+CARGO_TARGET_DIR=$outside/target cargo publish --workspace --dry-run --allow-dirty "$@"
 
 # The same packages as files.
 products="cmid-blocking cmid-epoll cmid-io-common cmid-mio cmid-proto cmid-sim cmid-tokio cmid-trace cmid-verbs"
