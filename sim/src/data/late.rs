@@ -57,8 +57,8 @@ impl World {
         }
     }
 
-    /// Sets the rights of peers on the QPs of a domain, as `cmid-verbs` does after a deregistration on soft-iWARP: the change
-    /// waits for what is copied (`siw_verbs_modify_qp`).
+    /// Sets the rights of peers on the QPs of a domain, as `cmid-verbs` does on soft-iWARP after the deregistration of memory that
+    /// peers could write to: the change waits for what is copied (`siw_verbs_modify_qp`).
     pub(super) fn end_writes(&mut self, pd: PdNo) {
         for qp in self.queues.pairs.keys_of(|_, pair| pair.pd == pd && pair.copying.is_some()) {
             if self.is_iwarp(qp.host) {

@@ -385,9 +385,10 @@ impl Memory {
         self.space.bytes_mut(keyed_range.stretch())
     }
 
-    /// The domain of an MR.
-    pub(super) fn pd_of(&self, mr: MrHandle) -> Option<PdNo> {
-        self.mrs.get(&mr).map(|mr| mr.pd)
+    /// The domain of an MR that peers may write to.
+    pub(super) fn peers_write_to(&self, mr: MrHandle) -> Option<PdNo> {
+        let mr = self.mrs.get(&mr)?;
+        mr.hardware.filter(|hardware| hardware.access.lets_peers_write()).map(|_| mr.pd)
     }
 
     /// The MR that a key of a peer gives access to.

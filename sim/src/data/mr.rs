@@ -314,7 +314,7 @@ impl Shared {
                 MemoryOutcome::Reregistered(world.ibv_rereg_mr(device, **handle, &request))
             }
             MemoryCall::Deregister { handle } => {
-                let pd = world.memory.pd_of(**handle);
+                let pd = world.memory.peers_write_to(**handle);
                 let ended = world.ibv_dereg_mr(device, **handle);
                 pd.filter(|_| ended.is_ok()).into_iter().for_each(|pd| world.end_writes(pd));
                 MemoryOutcome::Deregistered(ended)

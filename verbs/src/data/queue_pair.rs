@@ -35,21 +35,13 @@ impl QueuePair for QpInner {
     }
 
     fn stop(&self) {
-        if self.is_inherited() {
-            return;
-        }
-        // A failure means that the device is gone, and the QP with it; or that the kernel takes no commands of this thread,
-        // which has other credentials than the one that opened the device.
-        if self.set_state(ibv_qp_state::IBV_QPS_ERR).is_ok() || self.pd.inner().is_gone() {
+        if self.to_error() {
             self.note_stopped();
         }
     }
 
     fn fail(&self) {
-        if !self.is_inherited() {
-            // As for `stop`.
-            let _ = self.set_state(ibv_qp_state::IBV_QPS_ERR);
-        }
+        self.to_error();
     }
 
     fn note_depth(&self, depth: u8) {
@@ -103,6 +95,13 @@ impl QueuePair for QpInner {
 }
 
 impl QpInner {
+    /// Moves it to the error state. Returns whether it is there, or gone with its device.
+    fn to_error(&self) -> bool {
+        // A failure means that the device is gone, and the QP with it; or that the kernel takes no commands of this thread,
+        // which has other credentials than the one that opened the device.
+        !self.is_inherited() && (self.set_state(ibv_qp_state::IBV_QPS_ERR).is_ok() || self.pd.inner().is_gone())
+    }
+
     pub(crate) fn set_state(&self, state: u32) -> Outcome {
         self.modify(&QpAttr { qp_attr_mask: ibv_qp_attr_mask::IBV_QP_STATE.0, qp_state: state, ..QpAttr::default() })
     }

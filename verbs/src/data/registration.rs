@@ -37,9 +37,6 @@ static_assertions::const_assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_
 /// The rights that let a device write to the memory.
 const WRITES: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 
-/// The rights that let a peer write to the memory, also through a window.
-const PEER_WRITES: Access = Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC).union(Access::MW_BIND);
-
 /// libibverbs' handle of a registration, valid until `ibv_dereg_mr` succeeds. The region then drops it.
 #[derive(Clone, Copy)]
 struct Handle(NonNull<ibv_mr>);
@@ -83,7 +80,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access)
             .map_err(|refused| ErrorWith::new(refused.given.release(), refused.error))?;
-        let peers_write = access.intersects(PEER_WRITES);
+        let peers_write = access.lets_peers_write();
         let mut this = Box::new(Registration { region, handle: None, pd: inner, peers_write, late: Vec::new() });
         match this.run(None) {
             Ok(Some(Ended::Registered(_))) => Ok(this),
@@ -112,7 +109,7 @@ impl Registration {
         }
         let moved = change.pd.as_ref().map(|pd| Arc::clone(pd.inner()));
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
-        let peers_write = change.access.is_some_and(|access| access.intersects(PEER_WRITES));
+        let peers_write = change.access.is_some_and(Access::lets_peers_write);
         if let Err(ErrorWith { given, error }) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(error.into()), buffer: given.buffer.map(Pinned::release) };
         }
