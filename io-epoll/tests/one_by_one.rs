@@ -25,7 +25,6 @@ struct Counting {
 
 impl DeviceLayer for Counting {
     type Inner = SimDevice;
-    type Handle = <SimDevice as Device>::Handle;
 
     fn inner(&self) -> &SimDevice {
         &self.device
@@ -45,14 +44,6 @@ impl DeviceLayer for Counting {
 
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.device.call(call, private_data)
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
-        self.device.adopt(id, channel, handle)
     }
 }
 

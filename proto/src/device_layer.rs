@@ -13,7 +13,7 @@ use crate::transport::Transport;
 /// the inner device.
 ///
 /// ```
-/// use cmid_proto::{DeviceLayer, Call, ChannelKey, Device, Errno, IdKey, Outcome};
+/// use cmid_proto::{Call, Device, DeviceLayer, Outcome};
 ///
 /// /// Counts the calls.
 /// struct Counting<D> {
@@ -23,7 +23,6 @@ use crate::transport::Transport;
 ///
 /// impl<D: Device> DeviceLayer for Counting<D> {
 ///     type Inner = D;
-///     type Handle = D::Handle;
 ///
 ///     fn inner(&self) -> &D {
 ///         &self.device
@@ -35,19 +34,11 @@ use crate::transport::Transport;
 ///         self.calls += 1;
 ///         self.device.call(call, private_data)
 ///     }
-///     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
-///         self.device.release(id, channel)
-///     }
-///     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
-///         self.device.adopt(id, channel, handle)
-///     }
 /// }
 /// ```
 pub trait DeviceLayer {
     /// The inner device.
     type Inner: Device;
-    /// The type of the handle of a released id; usually that of the inner device.
-    type Handle: Send;
 
     /// Returns the inner device.
     fn inner(&self) -> &Self::Inner;
@@ -75,17 +66,24 @@ pub trait DeviceLayer {
     ///
     /// # Errors
     /// As there.
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<HandleOf<Self>, Errno> {
+        self.inner_mut().release(id, channel)
+    }
 
     /// As [`Device::adopt`].
     ///
     /// # Errors
     /// As there.
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: HandleOf<Self>) -> Outcome {
+        self.inner_mut().adopt(id, channel, handle)
+    }
 }
 
+/// The handle of an id that the inner device has released.
+type HandleOf<L> = <<L as DeviceLayer>::Inner as Device>::Handle;
+
 impl<A: DeviceLayer> Device for A {
-    type Handle = A::Handle;
+    type Handle = HandleOf<A>;
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
         self.inner_mut().transport(id)
@@ -119,11 +117,11 @@ impl<A: DeviceLayer> Device for A {
         self.inner_mut().discard_qp(id);
     }
 
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<A::Handle, Errno> {
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<HandleOf<A>, Errno> {
         self.on_release(id, channel)
     }
 
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: A::Handle) -> Outcome {
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: HandleOf<A>) -> Outcome {
         self.on_adopt(id, channel, handle)
     }
 }

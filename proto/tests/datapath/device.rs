@@ -382,7 +382,6 @@ pub(crate) struct Layer(pub(crate) Paths);
 
 impl DeviceLayer for Layer {
     type Inner = Paths;
-    type Handle = ();
 
     fn inner(&self) -> &Paths {
         &self.0
@@ -390,10 +389,6 @@ impl DeviceLayer for Layer {
 
     fn inner_mut(&mut self) -> &mut Paths {
         &mut self.0
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<(), Errno> {
-        self.0.release(id, channel)
     }
 
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, (): ()) -> Outcome {

@@ -1,9 +1,6 @@
 //! A device in front of another one forwards what it does not override.
 
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Device as _, DeviceLayer, Drive, Errno, IdKey, Next, Outcome, PortSpace, RawEvent,
-    Transport,
-};
+use cmid_proto::{Acks, CmEvent, Device as _, DeviceLayer, Drive, Next, PortSpace, RawEvent, Transport};
 
 use crate::device::{LIMITS, Script, addr};
 
@@ -11,7 +8,6 @@ struct Layer(Script);
 
 impl DeviceLayer for Layer {
     type Inner = Script;
-    type Handle = u32;
 
     fn inner(&self) -> &Script {
         &self.0
@@ -19,14 +15,6 @@ impl DeviceLayer for Layer {
 
     fn inner_mut(&mut self) -> &mut Script {
         &mut self.0
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
-        self.0.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
-        self.0.adopt(id, channel, handle)
     }
 }
 

@@ -21,7 +21,6 @@ impl Stumbling {
 
 impl DeviceLayer for Stumbling {
     type Inner = SimDevice;
-    type Handle = <SimDevice as Device>::Handle;
 
     fn inner(&self) -> &SimDevice {
         &self.device
@@ -38,12 +37,8 @@ impl DeviceLayer for Stumbling {
         self.device.call(call, private_data)
     }
 
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<<Self::Inner as Device>::Handle, Errno> {
         if self.fails() { Err(Errno::ENOMEM) } else { self.device.release(id, channel) }
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
-        self.device.adopt(id, channel, handle)
     }
 }
 

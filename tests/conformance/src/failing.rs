@@ -93,7 +93,6 @@ impl<D> Failing<D> {
 
 impl<D: Device> DeviceLayer for Failing<D> {
     type Inner = D;
-    type Handle = D::Handle;
 
     fn inner(&self) -> &D {
         &self.device

@@ -46,7 +46,6 @@ impl<D: Device> Recorder<D> {
 
 impl<D: Pollable> DeviceLayer for Recorder<D> {
     type Inner = D;
-    type Handle = D::Handle;
 
     fn inner(&self) -> &D {
         &self.device
@@ -84,12 +83,12 @@ impl<D: Pollable> DeviceLayer for Recorder<D> {
         result
     }
 
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<<Self::Inner as Device>::Handle, Errno> {
         self.channels.retain(|&open| open != channel);
         self.device.release(id, channel)
     }
 
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: <Self::Inner as Device>::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         self.channels.push(channel);
         Ok(())

@@ -15,7 +15,7 @@ use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
     Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
 };
-use cmid_sim::{Flavour, SimDevice, SimHandle};
+use cmid_sim::{Flavour, SimDevice};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// The modification of a device.
@@ -57,7 +57,6 @@ impl Bent {
 #[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
 impl DeviceLayer for Bent {
     type Inner = SimDevice;
-    type Handle = SimHandle;
 
     fn inner(&self) -> &SimDevice {
         &self.device
@@ -97,14 +96,6 @@ impl DeviceLayer for Bent {
             _ => {}
         }
         returned
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
-        self.device.adopt(id, channel, handle)
     }
 }
 

@@ -39,7 +39,6 @@ impl<D> Fragile<D> {
 
 impl<D: Device> DeviceLayer for Fragile<D> {
     type Inner = D;
-    type Handle = D::Handle;
 
     fn inner(&self) -> &D {
         &self.device

@@ -7,7 +7,7 @@ use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Drive, Errno, Error, Event, EventKind, Failure, Fault, IdKey,
     Limits, Outcome, PortSpace, RawEvent, State, Target, Time,
 };
-use cmid_verbs::{KernelCm, KernelHandle};
+use cmid_verbs::KernelCm;
 
 use super::scripted::Scripted;
 
@@ -19,7 +19,6 @@ pub(crate) struct PolledChannel {
 
 impl DeviceLayer for PolledChannel {
     type Inner = KernelCm;
-    type Handle = KernelHandle;
 
     fn inner(&self) -> &KernelCm {
         &self.device
@@ -43,14 +42,6 @@ impl DeviceLayer for PolledChannel {
             assert_eq!(self.kernel.borrow_mut().closed(*channel), 0, "ids end only with their channel");
         }
         outcome
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<KernelHandle, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: KernelHandle) -> Outcome {
-        self.device.adopt(id, channel, handle)
     }
 }
 

@@ -28,7 +28,6 @@ impl Fragile {
 
 impl DeviceLayer for Fragile {
     type Inner = SimDevice;
-    type Handle = <SimDevice as Device>::Handle;
 
     fn inner(&self) -> &SimDevice {
         &self.device
@@ -48,11 +47,7 @@ impl DeviceLayer for Fragile {
         self.device.call(call, private_data)
     }
 
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: <Self::Inner as Device>::Handle) -> Outcome {
         self.is_at(ADOPT);
         self.device.adopt(id, channel, handle)
     }

@@ -35,7 +35,6 @@ struct Counting<D> {
 
 impl<D: Device> DeviceLayer for Counting<D> {
     type Inner = D;
-    type Handle = D::Handle;
 
     fn inner(&self) -> &D {
         &self.device
@@ -49,12 +48,6 @@ impl<D: Device> DeviceLayer for Counting<D> {
     }
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.device.fetch(on, child)
-    }
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
-        self.device.release(id, channel)
-    }
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
-        self.device.adopt(id, channel, handle)
     }
 }
 

@@ -21,7 +21,6 @@ pub(super) struct Judged {
 
 impl DeviceLayer for Judged {
     type Inner = KernelCm;
-    type Handle = KernelHandle;
 
     fn inner(&self) -> &KernelCm {
         &self.device
@@ -72,10 +71,6 @@ impl DeviceLayer for Judged {
     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<KernelHandle, Errno> {
         self.ece = None;
         self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: KernelHandle) -> Outcome {
-        self.device.adopt(id, channel, handle)
     }
 }
 

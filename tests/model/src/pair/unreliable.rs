@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use cmid_proto::{ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome, RawEvent};
-use cmid_sim::{SimDevice, SimHandle};
+use cmid_proto::{ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, RawEvent};
+use cmid_sim::SimDevice;
 
 /// An event that the device has reported.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,6 @@ impl Unreliable {
 
 impl DeviceLayer for Unreliable {
     type Inner = SimDevice;
-    type Handle = SimHandle;
 
     fn inner(&self) -> &SimDevice {
         &self.device
@@ -92,13 +91,5 @@ impl DeviceLayer for Unreliable {
             }
         }
         Ok(event)
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Outcome {
-        self.device.adopt(id, channel, handle)
     }
 }
