@@ -24,11 +24,9 @@ pub(crate) struct Channel {
     pub(crate) events: VecDeque<Stored>,
     /// The number of its events that count against the limit of one channel.
     pub(crate) counted: u32,
-    /// The event that ended the last request of the id in synchronous mode that the channel is private to; readable until
-    /// the next request.
-    pub(crate) ended: Option<Stored>,
-    /// That request.
-    pub(crate) ended_request: Option<RequestKind>,
+    /// The last request of the id in synchronous mode that the channel is private to, and the event that ended it; readable
+    /// until the next request.
+    pub(crate) ended: Option<(RequestKind, Stored)>,
     /// The application has paused the channel.
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
@@ -50,18 +48,11 @@ impl Channel {
             events: VecDeque::new(),
             counted: 0,
             ended: None,
-            ended_request: None,
             paused: false,
             failures: 0,
             readable: false,
             parked: false,
         }
-    }
-
-    /// Takes the event that ended the last request.
-    pub(crate) fn take_ended(&mut self) -> Option<Stored> {
-        self.ended_request = None;
-        self.ended.take()
     }
 
     /// Whether undelivered events of the channel are a reason to run the application: it takes events of this channel now.

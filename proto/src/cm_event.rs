@@ -115,6 +115,14 @@ cm_events! {
     Internal = 19, "INTERNAL";
 }
 
+impl CmEvent {
+    /// Whether the event is of a membership in a multicast group.
+    #[must_use]
+    pub const fn is_of_group(self) -> bool {
+        matches!(self, CmEvent::MulticastJoin | CmEvent::MulticastError)
+    }
+}
+
 impl fmt::Display for CmEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;

@@ -107,12 +107,12 @@ pub(crate) enum DestroyReport {
 /// Synchronous mode: the open request, or the end of the last one, if it had no event. Its event is stored in the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SyncState {
-    /// No request has been made since the id became synchronous, or an event has ended it.
-    Never,
+    /// No request is open: none has been made since the id became synchronous, or an event has ended the last one.
+    Idle,
     /// This request is open.
-    For(RequestKind),
-    /// The request ended without an event: at once, or at its deadline.
-    Without { timed_out: bool },
+    Open(RequestKind),
+    /// The last request has ended without an event: at once, or at its deadline.
+    Over { timed_out: bool },
 }
 
 impl Id {
@@ -134,7 +134,7 @@ impl Id {
             move_to: None,
             groups: None,
             armed: Armed::NOT,
-            sync_state: SyncState::Never,
+            sync_state: SyncState::Idle,
             destroy_report: DestroyReport::Result,
         }
     }
@@ -193,8 +193,8 @@ impl Id {
     /// In synchronous mode: the open request.
     pub(crate) fn waits_for(&self) -> Option<RequestKind> {
         match self.sync_state {
-            SyncState::For(request_kind) => Some(request_kind),
-            SyncState::Never | SyncState::Without { .. } => None,
+            SyncState::Open(request_kind) => Some(request_kind),
+            SyncState::Idle | SyncState::Over { .. } => None,
         }
     }
 

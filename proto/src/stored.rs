@@ -41,8 +41,8 @@ impl Of {
     /// What an event of the device belongs to.
     pub(crate) fn event(raw: &RawEvent<&[u8]>) -> Self {
         let is_request = raw.kind == CmEvent::ConnectRequest;
-        let is_of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
-        Of { id: raw.id, listener: raw.listener.filter(|_| is_request), group: raw.group.filter(|_| is_of_group) }
+        let group = raw.group.filter(|_| raw.kind.is_of_group());
+        Of { id: raw.id, listener: raw.listener.filter(|_| is_request), group }
     }
 
     /// The id that the event belongs to: of a connection request the listener. The event moves with that id, and counts

@@ -16,7 +16,6 @@ use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, TYPOS, add_target, succeeds};
 /// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
     "cmid-proto",
-    "slab",
     "bitflags",
     "static_assertions",
     "thiserror",

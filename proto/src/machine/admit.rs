@@ -141,7 +141,7 @@ impl Core {
             id.facts.remove(Facts::AWAITS_ANSWER);
             self.continue_destroy(raw.id);
         }
-        let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
+        let of_group = raw.kind.is_of_group();
         if cell.has(Effects::LATE) || (of_group && !self.admit_to_group(raw)) {
             return self.counted(Ok(Admission::Late));
         }

@@ -27,7 +27,7 @@ impl Core {
 
     /// Ends the requests of an id that is to be destroyed, and discards its undelivered events.
     pub(super) fn end_all(&mut self, key: IdKey, destroy_report: DestroyReport) {
-        self.set_sync_state(key, SyncState::Never);
+        self.set_sync_state(key, SyncState::Idle);
         self.discard_events(key);
         self.set_state(key, State::Destroying);
         self.stop_waiting(key);
@@ -100,7 +100,7 @@ impl Core {
         let (channel, device_channel) = (id.channel, id.device_channel);
         let (is_sync, has_events, has_groups) = (id.is_sync(), id.undelivered > 0, id.groups.is_some());
         if is_sync {
-            self.set_sync_state(key, SyncState::Never);
+            self.set_sync_state(key, SyncState::Idle);
         }
         if has_events {
             self.discard_events(key);

@@ -85,7 +85,7 @@ impl Core {
         let Some(gone) = self.channels.get(key) else { return };
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
-        let stored = gone.events.iter().chain(&gone.ended);
+        let stored = gone.events.iter().chain(gone.ended.iter().map(|(_, stored)| stored));
         stored.for_each(|stored| self.data.discard(stored.data));
         self.channels.remove(key);
         self.unpark();

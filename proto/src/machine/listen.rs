@@ -60,7 +60,7 @@ impl Core {
 
     pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following<'static> {
         // As every request, a listen discards the event that completed the previous request.
-        self.set_sync_state(key, SyncState::Never);
+        self.set_sync_state(key, SyncState::Idle);
         let Some(id) = self.ids.get_mut(key) else { return done() };
         let device_channel = id.device_channel;
         id.backlog = requests_of(backlog);

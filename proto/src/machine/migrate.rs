@@ -109,7 +109,7 @@ impl Core {
         }
         // As every request, a migration discards the event that completed the previous request.
         if self.ids.get(key).is_some_and(|id| id.waits_for().is_none()) {
-            self.set_sync_state(key, SyncState::Never);
+            self.set_sync_state(key, SyncState::Idle);
         }
         Err(failure.into())
     }
@@ -123,7 +123,7 @@ impl Core {
         by_event: bool,
     ) {
         // The end of an open request of synchronous mode will be delivered as an event.
-        self.set_sync_state(key, SyncState::Never);
+        self.set_sync_state(key, SyncState::Idle);
         let Some(id) = self.ids.get(key) else { return };
         let (from, undelivered) = (id.channel, id.undelivered);
         if by_event {

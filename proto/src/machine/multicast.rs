@@ -58,7 +58,7 @@ impl Core {
         let RequestOf { id: key, request, deadline, .. } = *of;
         let Request::Join { addr, .. } = *request else { return done() };
         if let Err(errno) = outcome {
-            self.set_sync_state(key, SyncState::Never);
+            self.set_sync_state(key, SyncState::Idle);
             return Err(self.failure(key, RequestKind::Join.name(), errno).into());
         }
         let Some(id) = self.ids.get_mut(key) else { return done() };
@@ -72,7 +72,7 @@ impl Core {
             deadline,
             next,
         });
-        self.set_sync_state(key, SyncState::For(RequestKind::Join));
+        self.set_sync_state(key, SyncState::Open(RequestKind::Join));
         self.set_join_deadline(key);
         done()
     }
@@ -109,7 +109,7 @@ impl Core {
         let Some(record) = self.groups.get_mut(group) else { return done() };
         (record.leaving, record.deadline) = (true, Time::NEVER);
         // As every request, a leave discards the event that completed the previous request.
-        self.set_sync_state(key, SyncState::Never);
+        self.set_sync_state(key, SyncState::Idle);
         self.set_join_deadline(key);
         self.discard_events_of(key, group);
         Ok(Follow::Done(Progress::WhenAcked))
@@ -145,7 +145,7 @@ impl Core {
             }
             return done();
         }
-        self.set_sync_state(key, SyncState::Never);
+        self.set_sync_state(key, SyncState::Idle);
         outcome.map_err(|errno| self.failure(key, RequestKind::Leave.name(), errno))?;
         done()
     }

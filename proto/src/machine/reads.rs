@@ -1,7 +1,5 @@
 //! When channels are read: those that may have an event, those that wait for room, paused and failed ones.
 
-use alloc::vec::Vec;
-
 use super::Core;
 use crate::channel::Channel;
 use crate::error::Refused;
@@ -248,8 +246,10 @@ impl Core {
     /// Makes all requests that wait for an event of this channel due at once. Destructions are excluded, because they
     /// wait for acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
-        let on_it: Vec<_> = self.ids.iter().filter(|(_, id)| id.device_channel == key).map(|(key, _)| key).collect();
-        on_it.into_iter().for_each(|key| self.end_waits_of(key));
+        for slot in 0..self.ids.slots() {
+            let id = self.ids.key_at(slot).filter(|id| self.device_channel(*id) == Some(key));
+            id.into_iter().for_each(|id| self.end_waits_of(id));
+        }
     }
 
     /// Makes the requests of an id that wait for an event due at once.

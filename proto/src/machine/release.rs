@@ -58,7 +58,7 @@ impl Core {
         self.set_deadline(key, Time::NEVER);
         let (mut events, mut ended) = (VecDeque::new(), None);
         if let Some(channel) = self.channels.get_mut(channel) {
-            (events, ended) = (core::mem::take(&mut channel.events), channel.ended_request.zip(channel.take_ended()));
+            (events, ended) = (core::mem::take(&mut channel.events), channel.ended.take());
         }
         self.undelivered -= events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let events = events.into_iter().map(|stored| (stored, self.data.take(stored.data))).collect();
@@ -110,9 +110,9 @@ impl Core {
             channel.listener = listens.then_some(key);
             if let Some((request, stored, data)) = ended {
                 let data = data.and_then(|data| self.data.adopt(&data));
-                (channel.ended, channel.ended_request) = (Some(stored.rekeyed(key, data)), Some(request));
+                channel.ended = Some((request, stored.rekeyed(key, data)));
             }
-            let has_ended = channel.ended.is_some() || matches!(id.sync_state, SyncState::Without { .. });
+            let has_ended = channel.ended.is_some() || matches!(id.sync_state, SyncState::Over { .. });
             self.activity += u64::from(has_ended);
         }
         for (stored, data) in events {

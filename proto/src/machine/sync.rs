@@ -1,7 +1,6 @@
 //! Synchronous mode: the open request of an id, and the event that has ended the last one.
 
 use super::Core;
-use crate::channel::Channel;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::event::Event;
@@ -16,21 +15,21 @@ impl Core {
     pub(super) fn set_sync_state(&mut self, key: IdKey, next: SyncState) {
         let Some(id) = self.ids.get_mut(key).filter(|id| id.is_sync()) else { return };
         let (before, channel) = (core::mem::replace(&mut id.sync_state, next), id.channel);
-        if let Some(stored) = self.channels.get_mut(channel).and_then(Channel::take_ended) {
+        if let Some((_, stored)) = self.channels.get_mut(channel).and_then(|channel| channel.ended.take()) {
             self.data.discard(stored.data);
         }
         // The deadline does not end with a state of the listener, so it ends here.
-        if before == SyncState::For(RequestKind::GetRequest) {
+        if before == SyncState::Open(RequestKind::GetRequest) {
             self.set_deadline(key, Time::NEVER);
         }
-        self.activity += u64::from(matches!(next, SyncState::Without { .. }));
+        self.activity += u64::from(matches!(next, SyncState::Over { .. }));
     }
 
     /// Ends the open request with an event.
     pub(super) fn end_sync(&mut self, key: IdKey, request: RequestKind, stored: Stored) {
-        self.set_sync_state(key, SyncState::Never);
+        self.set_sync_state(key, SyncState::Idle);
         if let Some(channel) = self.channel(key).and_then(|key| self.channels.get_mut(key)) {
-            (channel.ended, channel.ended_request) = (Some(stored), Some(request));
+            channel.ended = Some((request, stored));
             self.activity += 1;
         }
     }
@@ -43,7 +42,7 @@ impl Core {
         }
         match self.take_first(key, CmEvent::Disconnected) {
             Some(stored) => self.end_sync(key, RequestKind::Disconnect, stored),
-            None => self.set_sync_state(key, SyncState::Without { timed_out: false }),
+            None => self.set_sync_state(key, SyncState::Over { timed_out: false }),
         }
     }
 
@@ -54,10 +53,10 @@ impl Core {
     #[must_use]
     pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
         match self.ids.get(id)?.sync_state {
-            SyncState::For(_) => None,
-            SyncState::Without { timed_out: false } => Some(Ok(())),
-            SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            SyncState::Never => self.ended(id).map(|(request, stored)| stored.bare(None).result_of(request)),
+            SyncState::Open(_) => None,
+            SyncState::Over { timed_out: false } => Some(Ok(())),
+            SyncState::Over { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
+            SyncState::Idle => self.ended(id).map(|(request, stored)| stored.bare(None).result_of(*request)),
         }
     }
 
@@ -69,9 +68,8 @@ impl Core {
     }
 
     /// Returns the last request, if a stored event has ended it.
-    fn ended(&self, id: IdKey) -> Option<(RequestKind, &Stored)> {
+    fn ended(&self, id: IdKey) -> Option<&(RequestKind, Stored)> {
         let id = self.ids.get(id).filter(|id| id.is_sync())?;
-        let channel = self.channels.get(id.channel)?;
-        channel.ended_request.zip(channel.ended.as_ref())
+        self.channels.get(id.channel)?.ended.as_ref()
     }
 }

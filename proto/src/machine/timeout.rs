@@ -60,7 +60,7 @@ impl Core {
         let Some(id) = self.ids.get_mut(key) else { return };
         let (state, open) = (id.state, id.waits_for());
         if open == Some(RequestKind::GetRequest) {
-            return self.set_sync_state(key, SyncState::Without { timed_out: true });
+            return self.set_sync_state(key, SyncState::Over { timed_out: true });
         }
         let (Some(request_kind), EventRule::Go(next)) =
             (table::operation(state), table::event_rule(state, EventColumn::Deadline))
@@ -80,7 +80,7 @@ impl Core {
     /// Reports that a deadline has passed: by event, or as the end of the open synchronous request.
     pub(super) fn report_expired(&mut self, key: IdKey, stored: Stored, open: Option<RequestKind>) {
         match (open, self.channel(key)) {
-            (Some(_), _) => self.set_sync_state(key, SyncState::Without { timed_out: true }),
+            (Some(_), _) => self.set_sync_state(key, SyncState::Over { timed_out: true }),
             (None, Some(channel)) => self.post(channel, stored),
             (None, None) => {}
         }

@@ -19,8 +19,8 @@ pub struct Coverage {
     pub(super) faults: u64,
 }
 
-/// A column is a bit.
-const _: () = assert!(RequestKind::COUNT <= 32 && EventColumn::COUNT <= 32);
+// A column is a bit.
+static_assertions::const_assert!(RequestKind::COUNT <= 32 && EventColumn::COUNT <= 32);
 
 impl Coverage {
     /// Whether a request was made in a state, or refused there.

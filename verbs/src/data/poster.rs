@@ -186,7 +186,7 @@ impl Poster {
         error
     }
 
-    /// The same for receives.
+    /// Opens the receive queue and looks for room, as `send_room` does for sends.
     #[cold]
     fn recv_room(&mut self) -> Result<u64, PostReason> {
         self.open_recv();

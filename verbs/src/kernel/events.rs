@@ -136,7 +136,7 @@ impl KernelCm {
     /// Returns the id and the type of the event that was read last, which is not a request; `None` if it is not
     /// reported.
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
-        if matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError) {
+        if kind.is_of_group() {
             return self.of_membership(on);
         }
         let event = Answer(&self.answer);

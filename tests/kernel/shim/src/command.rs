@@ -48,11 +48,11 @@ const REREG_MR: u32 = 11;
 
 // The kernel's interface, which is stable. There are no holes, so the sizes and the last offsets determine the
 // layout.
-const _: () = assert!(size_of::<Header>() == 8);
-const _: () = assert!(size_of::<ReregMr>() == 8 + 48 && offset_of!(ReregMr, response) == 8);
-const _: () = assert!(offset_of!(ReregMr, start) == 8 + 16 && offset_of!(ReregMr, access_flags) == 8 + 44);
-const _: () = assert!(size_of::<ReregMrResponse>() == 8);
-const _: () = assert!(size_of::<DeallocPd>() == 8 + 4 && offset_of!(DeallocPd, pd_handle) == 8);
+static_assertions::const_assert!(size_of::<Header>() == 8);
+static_assertions::const_assert!(size_of::<ReregMr>() == 8 + 48 && offset_of!(ReregMr, response) == 8);
+static_assertions::const_assert!(offset_of!(ReregMr, start) == 8 + 16 && offset_of!(ReregMr, access_flags) == 8 + 44);
+static_assertions::const_assert!(size_of::<ReregMrResponse>() == 8);
+static_assertions::const_assert!(size_of::<DeallocPd>() == 8 + 4 && offset_of!(DeallocPd, pd_handle) == 8);
 
 const fn header<Command, Response>(command: u32) -> Header {
     Header { command, in_words: words(size_of::<Command>()), out_words: words(size_of::<Response>()) }
