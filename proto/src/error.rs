@@ -234,6 +234,11 @@ converts! {
 }
 
 impl Error {
+    /// Returns the fault that it is.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        if let Error::Fault(fault) = *self { Some(fault) } else { None }
+    }
+
     /// Returns the errno that librdmacm or the kernel would return.
     #[must_use]
     pub const fn errno(&self) -> Errno {

@@ -97,7 +97,7 @@ pub struct Object {
 pub const OBJECTS: &[Object] = &[
     object("id", "an idle id", Some(151), 101),
     object("deadline", "the deadline of an id", None, 17),
-    object("channel", "an event channel", None, 126),
+    object("channel", "an event channel", None, 135),
     object("event", "an undelivered event", None, 59),
     object("event_with_data", "an undelivered event with 196 bytes", None, 336),
     object("membership", "a membership in a multicast group", None, 76),

@@ -8,7 +8,6 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, FailureCause};
 use crate::key::IdKey;
-use crate::machine::RequestOf;
 use crate::request::Request;
 use crate::time::Time;
 
@@ -126,13 +125,13 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         failed: impl FnOnce(&Self, E) -> F,
     ) -> Result<Q, F> {
         self.query_transport(id);
-        let of = RequestOf { id, request: &Request::AttachQp, deadline: Time::NEVER };
-        let part = self.core.first_part(self.now.get(), of).map_err(Error::from)?;
-        let attempt = Attempt { of: &mut self.device, undo: Some(|device: &mut D| device.discard_qp(id)) };
+        let Drive { core, outside, .. } = self;
+        let begun = core.begin(outside.now.get(), id, &Request::AttachQp, Time::NEVER).map_err(Error::from)?;
+        let attempt = Attempt { of: &mut outside.device, undo: Some(|device: &mut D| device.discard_qp(id)) };
         let made = attempt.make(|device| create(device, Attaching::to(id)));
         // The request is made before the match on the result, which would copy the QP once more.
         if made.is_ok() {
-            self.make_calls(part)?;
+            outside.make_calls(begun)?;
             self.record(Step::Submit { id, request: Request::AttachQp, deadline: Time::NEVER, result: Ok(()) });
         }
         made.map_err(|error| failed(self, error))
@@ -152,15 +151,15 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         id: IdKey,
         destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
     ) -> Result<(), Error> {
-        self.core.would_refuse(self.now.get(), id, &Request::DetachQp, Time::NEVER)?;
+        self.core.would_refuse(self.outside.now.get(), id, &Request::DetachQp, Time::NEVER)?;
         let undo = |drive: &mut Self| {
-            if drive.device.has_qp(id) == Some(false) {
+            if drive.outside.device.has_qp(id) == Some(false) {
                 // It is not refused: the same request was checked before.
                 let _ = drive.request(id, Request::DetachQp, Time::NEVER);
             }
         };
         let attempt = Attempt { of: self, undo: Some(undo) };
-        let destroyed = attempt.make(|drive| destroy(&mut drive.device, id));
+        let destroyed = attempt.make(|drive| destroy(&mut drive.outside.device, id));
         destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno, None))?;
         self.request(id, Request::DetachQp, Time::NEVER).map(drop)
     }

@@ -1,37 +1,55 @@
-//! Makes the device calls of requests, and reports them to the observer.
+//! Begins requests, and the calls that follow from earlier steps.
 
 use super::{Drive, Observer, Poller, Step};
-use crate::call::{Call, Outcome};
 use crate::device::Device;
-use crate::error::{Error, Fault};
+use crate::error::{Error, Refused};
 use crate::key::IdKey;
-use crate::machine::{Follow, Part, Progress, RequestOf};
+use crate::machine::{Begun, Core, Progress};
 use crate::request::Request;
 use crate::time::Time;
 
 impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Makes a request on an id, and the calls that follow.
     pub(super) fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        let part = self.core.first_part(self.now.get(), RequestOf { id, request: &request, deadline });
-        let result = part.as_ref().map(drop).map_err(|&refused| refused);
+        let Drive { core, outside, .. } = self;
+        let begun = match core.begin(outside.now.get(), id, &request, deadline) {
+            Ok(begun) => begun,
+            Err(refused) => {
+                outside.record(core, Step::Submit { id, request, deadline, result: Err(refused) });
+                return Err(refused.into());
+            }
+        };
         // The step of a request without a call is told after its effect, and before the calls that follow from it.
-        let is_uncalled = matches!(part, Ok(Part::Uncalled { .. }));
-        if !is_uncalled {
-            self.record(Step::Submit { id, request, deadline, result });
+        let is_called = begun.is_called();
+        if is_called {
+            outside.record(begun.core(), Step::Submit { id, request, deadline, result: Ok(()) });
         }
-        let made = self.make_calls(part?);
-        if is_uncalled {
-            self.record(Step::Submit { id, request, deadline, result });
+        let made = outside.make_calls(begun);
+        if !is_called {
+            outside.record(core, Step::Submit { id, request, deadline, result: Ok(()) });
         }
         self.follow();
         made
     }
 
-    /// Makes the calls of a request, and those that follow from it.
-    pub(super) fn make(&mut self, part: Part<'_>) -> Result<Progress, Error> {
-        let made = self.make_calls(part);
+    /// Makes the calls of a change that is no request on an id, and those that follow from it. `step` is told first.
+    pub(super) fn make<K: Copy>(
+        &mut self,
+        begin: impl FnOnce(&mut Core) -> Result<(K, Begun<'_, 'static>), Refused>,
+        step: impl FnOnce(Result<K, Refused>) -> Step<'static>,
+    ) -> Result<K, Error> {
+        let Drive { core, outside, .. } = self;
+        let (key, begun) = match begin(core) {
+            Ok(begun) => begun,
+            Err(refused) => {
+                outside.record(core, step(Err(refused)));
+                return Err(refused.into());
+            }
+        };
+        outside.record(begun.core(), step(Ok(key)));
+        let made = outside.make_calls(begun);
         self.follow();
-        made
+        made.map(|_| key)
     }
 
     /// Makes the calls that follow from earlier steps. No request waits for them, so their faults are kept.
@@ -43,63 +61,27 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     #[cold]
     fn make_following(&mut self) {
-        while let Some(part) = self.core.next_part() {
-            let made = self.make_calls(part);
-            self.note_fault(&made);
+        while let Some(begun) = self.core.next() {
+            let made = self.outside.make_calls(begun);
+            self.note_fault(made);
         }
     }
 
     /// Destroys one of the ids that are destroyed after their listener. Returns false if there is none.
     pub(super) fn destroy_child(&mut self) -> bool {
-        let Some(id) = self.core.next_child_id() else { return false };
-        self.record(Step::Child { id });
-        let made = self.make(Part::Destroy { id, asked: None });
-        self.note_fault(&made);
+        let Some(begun) = self.core.next_child() else { return false };
+        if let Some(id) = begun.call().and_then(|call| call.id()) {
+            self.outside.record(begun.core(), Step::Child { id });
+        }
+        let made = self.outside.make_calls(begun);
+        self.follow();
+        self.note_fault(made);
         true
     }
 
-    fn note_fault(&mut self, made: &Result<Progress, Error>) {
-        if let Some(fault) = made.as_ref().err().and_then(fault) {
+    fn note_fault(&mut self, made: Result<Progress, Error>) {
+        if let Some(fault) = made.err().and_then(|error| error.fault()) {
             self.note(fault);
         }
     }
-
-    /// Makes the calls of a request, one after the other.
-    pub(super) fn make_calls(&mut self, mut part: Part<'_>) -> Result<Progress, Error> {
-        loop {
-            let call = self.core.call_of(&part);
-            let private_data = part.private_data();
-            let outcome = match &call {
-                Some(call) => {
-                    self.record(Step::Call { call, private_data });
-                    self.call(call, private_data)
-                }
-                None => Ok(()),
-            };
-            match self.core.end_of(&part, outcome) {
-                Ok(Follow::Next(next)) => {
-                    self.record_outcome(call.as_ref(), outcome, None);
-                    part = next;
-                }
-                Ok(Follow::Done(progress)) => {
-                    self.record_outcome(call.as_ref(), outcome, None);
-                    return Ok(progress);
-                }
-                Err(error) => {
-                    self.record_outcome(call.as_ref(), outcome, fault(&error));
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn record_outcome(&mut self, call: Option<&Call>, outcome: Outcome, fault: Option<Fault>) {
-        if let Some(call) = call {
-            self.record(Step::Outcome { call, outcome, fault });
-        }
-    }
-}
-
-fn fault(error: &Error) -> Option<Fault> {
-    if let Error::Fault(fault) = *error { Some(fault) } else { None }
 }

@@ -3,6 +3,7 @@
 mod attach;
 mod calls;
 mod observer;
+mod outside;
 mod poller;
 mod requests;
 mod step;
@@ -10,7 +11,6 @@ mod step_text;
 mod turn;
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::time::Duration;
 
@@ -25,6 +25,8 @@ use crate::machine::{Core, Released};
 use crate::state::State;
 use crate::time::Time;
 use crate::transport::Transport;
+
+use outside::Outside;
 
 pub use attach::Attaching;
 pub use observer::Observer;
@@ -77,16 +79,7 @@ const FAULTS_KEPT: usize = 64;
 #[derive(Debug)]
 pub struct Drive<D: Device, P: Poller<D> = (), O: Observer = ()> {
     core: Core,
-    device: D,
-    poller: P,
-    observer: O,
-    /// Channels that are disarmed until they are read.
-    disarmed: Vec<ChannelKey>,
-    /// The id that was migrated last, and its new channel, which may have events without a wake-up. Cleared when the
-    /// channel is read. Also cleared when the id is accepted, because the id of a request has no events before its
-    /// accept.
-    moved: Option<(IdKey, ChannelKey)>,
-    now: Cell<Time>,
+    outside: Outside<D, P, O>,
     /// Whether the driver has waited since the time was set: see [`Drive::note_wait`].
     is_late: Cell<bool>,
     /// The value of [`Core::activity`] when the application last ran.
@@ -136,12 +129,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     pub fn with(device: D, poller: P, observer: O, limits: Limits) -> Self {
         let mut drive = Drive {
             core: Core::new(limits),
-            device,
-            poller,
-            observer,
-            disarmed: Vec::new(),
-            moved: None,
-            now: Cell::new(Time::ZERO),
+            outside: Outside::new(device, poller, observer),
             is_late: Cell::new(false),
             activity_seen: 0,
             faults: VecDeque::with_capacity(FAULTS_KEPT),
@@ -159,29 +147,29 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Returns the device, for its data path, addresses and descriptors.
     #[must_use]
     pub fn device(&self) -> &D {
-        &self.device
+        &self.outside.device
     }
 
     /// Returns the device, for changes that do not concern the core (CQs, memory).
     pub fn device_mut(&mut self) -> &mut D {
-        &mut self.device
+        &mut self.outside.device
     }
 
     /// Returns the poller.
     #[must_use]
     pub fn poller(&self) -> &P {
-        &self.poller
+        &self.outside.poller
     }
 
     /// Returns the poller, so that a driver can register other descriptors.
     pub fn poller_mut(&mut self) -> &mut P {
-        &mut self.poller
+        &mut self.outside.poller
     }
 
     /// Returns the observer.
     #[must_use]
     pub fn observer(&self) -> &O {
-        &self.observer
+        &self.outside.observer
     }
 
     /// Sets the time. The next [`run`](Drive::run) handles the deadlines that have passed.
@@ -203,7 +191,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         if self.is_late.get() {
             self.read_clock();
         }
-        self.now.get()
+        self.outside.now.get()
     }
 
     /// Returns the deadline that is `span` from the present time. It reads the clock of the poller first; if it
@@ -211,12 +199,12 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     #[must_use]
     pub fn within(&self, span: Duration) -> Time {
         self.read_clock();
-        self.now.get().after(span)
+        self.outside.now.get().after(span)
     }
 
     #[inline]
     fn read_clock(&self) {
-        if let Some(now) = self.poller.clock() {
+        if let Some(now) = self.outside.poller.clock() {
             self.advance(now);
         }
     }
@@ -224,7 +212,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     #[inline]
     fn advance(&self, now: Time) {
         self.is_late.set(false);
-        self.now.set(self.now.get().max(now));
+        self.outside.now.set(self.outside.now.get().max(now));
     }
 
     /// Acknowledges an event. A migration, destruction or leave that waited for this ack is carried out.
@@ -271,7 +259,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let result = self.core.pause_channel(channel);
         self.record(Step::PauseChannel { channel, result });
         result?;
-        self.is_not_wanted(channel);
+        self.park(channel);
         Ok(())
     }
 
@@ -287,7 +275,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Records in the core whether an id is on an iWARP device. Until then the core assumes InfiniBand.
     fn query_transport(&mut self, id: IdKey) {
-        if self.device.transport(id) == Some(Transport::Iwarp)
+        if self.outside.device.transport(id) == Some(Transport::Iwarp)
             && self.core.id_info(id).map(|it| it.transport) == Some(Transport::InfiniBand)
         {
             self.core.note_iwarp(id);
@@ -303,7 +291,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Reports a step to the observer.
     fn record(&mut self, step: Step<'_>) {
-        self.observer.step(&StepRecord { now: self.now.get(), core: &self.core, step });
+        self.outside.record(&self.core, step);
     }
 
     fn note(&mut self, fault: Fault) {

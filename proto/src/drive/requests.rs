@@ -28,10 +28,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused at the limit; failed with the device's errno, such as `ENODEV` without any RDMA device, or `EMFILE`.
     #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
-        let begun = self.core.open_part(acks);
-        self.record(Step::OpenChannel { acks, result: begun.map(|(channel, _)| channel) });
-        let (channel, part) = begun?;
-        self.make(part).map(|_| channel)
+        self.make(|core| core.open_channel(acks), |result| Step::OpenChannel { acks, result })
     }
 
     /// Closes an event channel that no id uses.
@@ -40,9 +37,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused while the channel is in use.
     #[doc(alias = "rdma_destroy_event_channel")]
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        let begun = self.core.close_part(channel);
-        self.record(Step::CloseChannel { channel, result: begun.map(drop) });
-        self.make(begun?).map(drop)
+        self.make(|core| Ok(((), core.close_channel(channel)?)), |result| Step::CloseChannel { channel, result })
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -51,10 +46,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
     #[doc(alias = "rdma_create_id")]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        let begun = self.core.create_part(channel, port_space);
-        self.record(Step::CreateId { channel, port_space, result: begun.map(|(id, _)| id) });
-        let (id, part) = begun?;
-        self.make(part).map(|_| id)
+        let step = |result| Step::CreateId { channel, port_space, result };
+        self.make(|core| core.create_id(channel, port_space), step)
     }
 
     /// Binds an id to a local address (rdma_bind_addr(3)).
@@ -264,7 +257,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Returns the transport of an id once it has a device ([`Device::transport`]).
     #[doc(alias = "ibv_transport_type")]
     pub fn transport(&mut self, id: IdKey) -> Option<Transport> {
-        self.device.transport(id)
+        self.outside.device.transport(id)
     }
 
     /// Returns the local address of an id (`rdma_get_local_addr`), with the port that the kernel has selected.
@@ -273,7 +266,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// As [`Device::local_addr`].
     #[doc(alias("rdma_get_local_addr", "rdma_get_src_port"))]
     pub fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
+        self.outside.device.local_addr(id)
     }
 
     /// Returns the peer's address of an id (`rdma_get_peer_addr`).
@@ -282,7 +275,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// As [`Device::peer_addr`].
     #[doc(alias("rdma_get_peer_addr", "rdma_get_dst_port"))]
     pub fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
+        self.outside.device.peer_addr(id)
     }
 
     /// Returns the peer's options of enhanced connection establishment (rdma_get_remote_ece(3)).
@@ -291,7 +284,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// The errno of the device.
     #[doc(alias = "rdma_get_remote_ece")]
     pub fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
+        self.outside.device.remote_ece(id)
     }
 
     /// Migrates an id, with its undelivered events, to another channel, or with `None` into synchronous mode
@@ -337,9 +330,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         }
         let number = RELEASED.fetch_add(1, Ordering::Relaxed);
         let result = self.core.release(id).map_err(Error::from).and_then(|(released, channel)| {
-            self.unregister(channel);
-            let handle = self.device.release(id, channel).map_err(|errno| {
-                self.discard(id, channel);
+            self.outside.unregister(channel);
+            let handle = self.outside.device.release(id, channel).map_err(|errno| {
+                self.outside.discard(id, channel);
                 Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno })
             })?;
             Ok(ReleasedId { released, handle, number })
@@ -376,7 +369,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 return Err(ErrorWith::new(given, refused));
             }
         };
-        let outcome = self.register(id, channel, handle);
+        let outcome = self.outside.register(id, channel, handle);
         self.record(Step::Adopt { id, number, channel, outcome });
         if let Err(errno) = outcome {
             let error = self.data_failure("adopt", id, errno, None);

@@ -56,7 +56,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// [`Next::Deliver`]. [`next_event`](Drive::next_event) reads the other channels.
     pub fn run(&mut self, budget: usize) -> Next {
         if self.is_due() {
-            self.core.handle_timeout(self.now.get());
+            self.core.handle_timeout(self.outside.now.get());
             self.record(Step::Timeout);
         }
         self.follow();
@@ -137,18 +137,18 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 NextOf::Read => {}
             }
             let child = self.begin_read(on)?;
-            self.arm(on);
-            let raw = match self.device.fetch(on, child) {
+            self.outside.arm(on);
+            let raw = match self.outside.device.fetch(on, child) {
                 Ok(raw) => raw?,
                 Err(errno) => {
-                    self.is_unreadable(on, errno);
+                    self.read_failed(on, errno);
                     return None;
                 }
             };
             let admitted = self.core.admit(on, &raw, Some(on));
-            let (result, reads_on) = (admitted.result(&raw), !self.poller.is_level_triggered());
+            let (result, reads_on) = (admitted.result(&raw), !self.outside.poller.is_level_triggered());
             let step = Step::Event { channel: on, event: raw, to: Some(on), result, reads_on };
-            self.observer.step(&StepRecord { now: self.now.get(), core: &self.core, step });
+            self.outside.observer.step(&StepRecord { now: self.outside.now.get(), core: &self.core, step });
             match admitted {
                 Admitted::Next(of, ack_token) if raw.is_bare() => {
                     let event = raw.bare(of, ack_token);
@@ -172,16 +172,16 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Reads a private channel once. Its event is not taken from it by the application.
     fn read(&mut self, channel: ChannelKey) -> Read {
         let Some(child) = self.begin_read(channel) else { return Read::Nothing };
-        self.arm(channel);
-        let raw = match self.device.fetch(channel, child) {
+        self.outside.arm(channel);
+        let raw = match self.outside.device.fetch(channel, child) {
             Ok(Some(raw)) => raw,
             Ok(None) => return Read::Nothing,
-            Err(errno) => return self.is_unreadable(channel, errno),
+            Err(errno) => return self.read_failed(channel, errno),
         };
         let result = self.core.handle_event(channel, raw);
-        let reads_on = !self.poller.is_level_triggered();
+        let reads_on = !self.outside.poller.is_level_triggered();
         let step = Step::Event { channel, event: raw, to: None, result, reads_on };
-        self.observer.step(&StepRecord { now: self.now.get(), core: &self.core, step });
+        self.outside.observer.step(&StepRecord { now: self.outside.now.get(), core: &self.core, step });
         self.end_read(channel, result.map(drop));
         self.follow();
         Read::Event
@@ -192,7 +192,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let child = self.core.begin_read(channel);
         self.record(Step::WantsEvent { channel, child });
         if child.is_none() {
-            self.is_not_wanted(channel);
+            self.park(channel);
         }
         child
     }
@@ -209,16 +209,16 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         if let Err(fault) = result {
             self.note(fault);
         }
-        if !self.poller.is_level_triggered() {
+        if !self.outside.poller.is_level_triggered() {
             self.core.handle_readable(channel);
         }
     }
 
     /// Handles a channel that takes no event. A channel that is closed is ignored.
     #[cold]
-    pub(super) fn is_not_wanted(&mut self, channel: ChannelKey) {
+    pub(super) fn park(&mut self, channel: ChannelKey) {
         if self.core.channel_info(channel).is_some() {
-            self.leave_unread(channel);
+            self.outside.leave_unread(channel);
             self.core.wait_for_room(channel);
             self.record(Step::WaitForRoom { channel });
         }
@@ -226,19 +226,19 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Handles a failed read.
     #[cold]
-    fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> Read {
+    fn read_failed(&mut self, channel: ChannelKey, errno: Errno) -> Read {
         let again = self.core.handle_unreadable(channel);
         self.record(Step::Unreadable { channel, errno });
         self.note(Fault::Read { channel, errno });
         if again {
             return Read::Failed;
         }
-        self.is_not_wanted(channel);
+        self.park(channel);
         self.note(Fault::Channel { channel, errno });
         Read::Nothing
     }
 
     fn is_due(&self) -> bool {
-        self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
+        self.core.poll_timeout().is_some_and(|(due, _)| due <= self.outside.now.get())
     }
 }

@@ -42,12 +42,8 @@ impl Core {
         Ok(Begun::new(self, part))
     }
 
-    /// Decides on a request, and returns its first part.
-    ///
-    /// # Errors
-    /// [`Refused`].
     #[inline(always)]
-    pub(crate) fn first_part<'r>(&self, now: Time, of: RequestOf<'r>) -> Result<Part<'r>, Refused> {
+    fn first_part<'r>(&self, now: Time, of: RequestOf<'r>) -> Result<Part<'r>, Refused> {
         let request_kind = of.request.request_kind();
         let cell = match self.decide(now, &of, request_kind) {
             Ok(cell) => cell,
@@ -143,7 +139,7 @@ impl Core {
         let waits = cell.has(Effects::WAITS);
         // A notify belongs to the open accept.
         if request_kind != RequestKind::Notify {
-            self.set_sync_state(key, if waits { SyncState::For(request_kind) } else { SyncState::Never });
+            self.set_sync_state(key, if waits { SyncState::Open(request_kind) } else { SyncState::Idle });
         }
         if request_kind == RequestKind::Disconnect && !waits {
             self.disconnected_at_once(key);
@@ -162,7 +158,7 @@ impl Core {
             self.set_state(key, next);
         }
         if request_kind != RequestKind::Notify {
-            self.set_sync_state(key, SyncState::Never);
+            self.set_sync_state(key, SyncState::Idle);
         }
         let cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
         Failure { cause, ..self.failure(key, request_kind.name(), errno) }
@@ -173,7 +169,7 @@ impl Core {
         match self.take_first(key, CmEvent::ConnectRequest) {
             Some(stored) => self.end_sync(key, RequestKind::GetRequest, stored),
             None => {
-                self.set_sync_state(key, SyncState::For(RequestKind::GetRequest));
+                self.set_sync_state(key, SyncState::Open(RequestKind::GetRequest));
                 self.set_deadline(key, deadline);
             }
         }

@@ -47,8 +47,7 @@ pub enum Progress {
     WhenAcked,
 }
 
-/// One call of a request: what the call is made of, and what its outcome changes. Between [`Core::call_of`] and
-/// [`Core::end_of`] the core must not change.
+/// One call of a request: what the call is made of, and what its outcome changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'r> {
     /// An application opens a channel.
@@ -165,12 +164,29 @@ impl<'c, 'r> Begun<'c, 'r> {
     /// Reports the outcome of the call. Returns the next call of the request, or its result. A failure has the state after
     /// it. [`Error::Fault`]: the device could not close a channel or destroy an id that nobody knows any more.
     #[inline(always)]
-    pub fn end(self, outcome: Outcome) -> Flow<'c, 'r> {
-        match self.core.end_of(&self.part, outcome) {
-            Ok(Follow::Next(part)) => Flow::Next(Begun { part, ..self }),
-            Ok(Follow::Done(progress)) => Flow::Done(Ok(progress)),
-            Err(error) => Flow::Done(Err(error)),
+    pub fn end(mut self, outcome: Outcome) -> Flow<'c, 'r> {
+        match self.advance(outcome) {
+            None => Flow::Next(self),
+            Some(result) => Flow::Done(result),
         }
+    }
+
+    /// As [`end`](Begun::end). Returns the result; `None` if this is the next call now.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, outcome: Outcome) -> Option<Result<Progress, Error>> {
+        match self.core.end_of(&self.part, outcome) {
+            Ok(Follow::Next(part)) => {
+                self.part = part;
+                None
+            }
+            Ok(Follow::Done(progress)) => Some(Ok(progress)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Whether the request makes a call now.
+    pub(crate) fn is_called(&self) -> bool {
+        !matches!(self.part, Part::Uncalled { .. })
     }
 }
 
@@ -184,7 +200,7 @@ impl<'r> Part<'r> {
 impl Core {
     /// Applies the outcome of a call.
     #[inline(always)]
-    pub(crate) fn end_of<'r>(&mut self, part: &Part<'r>, outcome: Outcome) -> Following<'r> {
+    fn end_of<'r>(&mut self, part: &Part<'r>, outcome: Outcome) -> Following<'r> {
         if let (Part::Request { of, cell, .. }, Ok(())) = (part, outcome) {
             self.requested(of, *cell);
             return done();
@@ -219,7 +235,7 @@ impl Core {
 
     /// Returns the call of a part. `None`: it makes none.
     #[inline(always)]
-    pub(crate) fn call_of(&self, part: &Part<'_>) -> Option<Call> {
+    fn call_of(&self, part: &Part<'_>) -> Option<Call> {
         if let Part::Request { of, timeout_ms, .. } = *part {
             return request_call(of.id, of.request, timeout_ms);
         }

@@ -27,15 +27,6 @@ impl Core {
         channel: Option<ChannelKey>,
         port_space: PortSpace,
     ) -> Result<(IdKey, Begun<'_, 'static>), Refused> {
-        let (id, part) = self.create_part(channel, port_space)?;
-        Ok((id, Begun::new(self, part)))
-    }
-
-    pub(crate) fn create_part(
-        &self,
-        channel: Option<ChannelKey>,
-        port_space: PortSpace,
-    ) -> Result<(IdKey, Part<'static>), Refused> {
         let id = if self.has_room() { self.ids.next_key() } else { None };
         let id = id.ok_or(Refused::Full("ids"))?;
         let by = By::Create { port_space, sync: channel.is_none() };
@@ -43,7 +34,7 @@ impl Core {
             Some(channel) => Part::Arrive(Arrival { id, channel: self.target_channel(channel)?, by }),
             None => self.open_for(id, by).ok_or(Refused::Full("channels"))?,
         };
-        Ok((id, part))
+        Ok((id, Begun::new(self, part)))
     }
 
     /// Begins the opening of an event channel (rdma_create_event_channel(3)). Returns the key that the channel will have.
@@ -51,13 +42,8 @@ impl Core {
     /// # Errors
     /// [`Refused::Full`] at the limit on channels.
     pub fn open_channel(&mut self, acks: Acks) -> Result<(ChannelKey, Begun<'_, 'static>), Refused> {
-        let (channel, part) = self.open_part(acks)?;
-        Ok((channel, Begun::new(self, part)))
-    }
-
-    pub(crate) fn open_part(&self, acks: Acks) -> Result<(ChannelKey, Part<'static>), Refused> {
         let channel = self.channels.next_key().ok_or(Refused::Full("channels"))?;
-        Ok((channel, Part::Open { channel, acks }))
+        Ok((channel, Begun::new(self, Part::Open { channel, acks })))
     }
 
     /// Begins the closing of an event channel (rdma_destroy_event_channel(3)). The function of librdmacm would destroy the
@@ -68,14 +54,11 @@ impl Core {
     /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while the channel has ids or untaken events, or belongs to an
     /// id in synchronous mode or to a listener.
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<Begun<'_, 'static>, Refused> {
-        let part = self.close_part(channel)?;
-        Ok(Begun::new(self, part))
-    }
-
-    pub(crate) fn close_part(&self, channel: ChannelKey) -> Result<Part<'static>, Refused> {
         self.usable_channel(channel)?;
         match self.channels.get(channel) {
-            Some(it) if it.ids == 0 && it.events.is_empty() => Ok(Part::Close { channel, asked: true }),
+            Some(it) if it.ids == 0 && it.events.is_empty() => {
+                Ok(Begun::new(self, Part::Close { channel, asked: true }))
+            }
             Some(_) | None => Err(Refused::ChannelInUse { channel }),
         }
     }

@@ -40,7 +40,6 @@ use crate::time::Time;
 pub use admit::Admission;
 pub(crate) use admit::Admitted;
 pub use begun::{Begun, Flow, Progress};
-pub(crate) use begun::{Follow, Part, RequestOf};
 pub(crate) use reads::NextOf;
 pub use release::Released;
 

@@ -29,18 +29,9 @@ impl Core {
     #[allow(clippy::should_implement_trait, reason = "the call borrows the core, so it is no item of an iterator")]
     #[inline]
     pub fn next(&mut self) -> Option<Begun<'_, 'static>> {
-        if self.due.is_empty() {
-            return None;
-        }
-        let part = self.next_part()?;
-        Some(Begun::new(self, part))
-    }
-
-    pub(crate) fn next_part(&mut self) -> Option<Part<'static>> {
         while let Some(&due) = self.due.front() {
-            let part = self.prepare(due);
-            if part.is_some() {
-                return part;
+            if let Some(part) = self.prepare(due) {
+                return Some(Begun::new(self, part));
             }
             self.due.pop_front();
         }
@@ -55,14 +46,9 @@ impl Core {
     /// Returns the next call for the ids of undelivered requests to a listener that is destroyed. Their number is limited
     /// by its backlog ([`Limits::BACKLOG_MAX`](crate::Limits::BACKLOG_MAX)). A driver destroys some of them in each turn.
     pub fn next_child(&mut self) -> Option<Begun<'_, 'static>> {
-        let id = self.next_child_id()?;
-        Some(Begun::new(self, Part::Destroy { id, asked: None }))
-    }
-
-    pub(crate) fn next_child_id(&mut self) -> Option<IdKey> {
         while let Some(&id) = self.children.front() {
             if self.is_to_be_destroyed(id) {
-                return Some(id);
+                return Some(Begun::new(self, Part::Destroy { id, asked: None }));
             }
             self.children.pop_front();
         }
