@@ -52,7 +52,8 @@ pub const ROOM_AT_LEAST: u64 = 12;
 /// Instructions. One line each: `tighten` edits them.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
-    row("event", "an event in, out, acked", [Some(150), Some(330)], [177, 399]),
+    row("event", "an event in, out, acked", [Some(150), Some(270)], [177, 399]),
+    row("event_edge", "an event by an edge-triggered poller, and the read that finds no more", [None, Some(330)], [189, 550]),
     row("event_with_data", "an event in, out, acked: 196 bytes, ends a deadline", [None, None], [343, 569]),
     row("request", "a request, its call, its outcome", [Some(80), None], [133, 236]),
     row("request_with_data", "a request, its call, its outcome: 56 bytes, a deadline", [None, None], [234, 337]),

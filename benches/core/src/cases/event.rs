@@ -7,18 +7,20 @@ use super::life::{REPLY, connected, lead_to_connecting};
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// An event without a change of state: ADDR_CHANGE, for a connection with a network interface that fails over.
+/// An event without a change of state: ADDR_CHANGE, for a connection with a network interface that fails over. With an
+/// edge-triggered poller a read that finds no more events follows.
 #[derive(Debug)]
-pub struct OneEvent {
+pub struct OneEvent<const EDGE: bool> {
     ids: Vec<IdKey>,
     at: usize,
 }
 
-impl<L: Level> Case<L> for OneEvent {
+impl<L: Level, const EDGE: bool> Case<L> for OneEvent<EDGE> {
     type Input = L::Arriving;
     type Output = EventKind;
 
     fn new(prepared: &mut Prepared<L>) -> Self {
+        prepared.level.set_edge_triggered(EDGE);
         OneEvent { ids: (0..4).map(|_| connected(prepared)).collect(), at: 0 }
     }
 
@@ -29,7 +31,9 @@ impl<L: Level> Case<L> for OneEvent {
 
     #[inline(always)]
     fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
-        prepared.level.deliver(prepared.channel, prepared.channel, raw)
+        let kind = prepared.level.deliver(prepared.channel, prepared.channel, raw);
+        assert!(!EDGE || prepared.level.take(prepared.channel).is_none(), "one event was reported");
+        kind
     }
 
     fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
@@ -42,6 +46,7 @@ impl<L: Level> Case<L> for OneEvent {
     }
 
     fn leave(self, prepared: &mut Prepared<L>) {
+        prepared.level.set_edge_triggered(false);
         self.ids.into_iter().for_each(|id| prepared.renew(id));
     }
 }

@@ -23,7 +23,8 @@ macro_rules! for_each_case {
     ($callback:ident) => {
         $callback! {
             "nothing" = Nothing,
-            "event" = OneEvent,
+            "event" = OneEvent<false>,
+            "event_edge" = OneEvent<true>,
             "event_with_data" = Replied,
             "request" = SetOption,
             "request_with_data" = Connect,

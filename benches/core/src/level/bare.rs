@@ -62,6 +62,8 @@ impl Level for Bare {
         Bare { core: Core::new(LIMITS), now: Time::ZERO, made: 0 }
     }
 
+    fn set_edge_triggered(&mut self, _: bool) {}
+
     fn core(&self) -> &Core {
         &self.core
     }

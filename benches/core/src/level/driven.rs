@@ -33,7 +33,11 @@ impl Level for Driven {
     const READS_AHEAD: bool = false;
 
     fn new() -> Self {
-        Driven { drive: Drive::with(NopDevice::default(), NopPoller, (), LIMITS) }
+        Driven { drive: Drive::with(NopDevice::default(), NopPoller::default(), (), LIMITS) }
+    }
+
+    fn set_edge_triggered(&mut self, is_edge: bool) {
+        self.drive.poller_mut().is_edge = is_edge;
     }
 
     fn core(&self) -> &Core {
@@ -132,9 +136,12 @@ fn done(progress: Progress) {
     assert!(progress == Progress::Done, "no ack is owed");
 }
 
-/// Waits for nothing. Like those of cmid-epoll and cmid-blocking, it is level-triggered: one read per report.
-#[derive(Debug)]
-struct NopPoller;
+/// Waits for nothing. Unless it is set otherwise, it is level-triggered, like those of cmid-epoll and cmid-blocking: one read
+/// per report.
+#[derive(Debug, Default)]
+struct NopPoller {
+    is_edge: bool,
+}
 
 impl<D> Poller<D> for NopPoller {
     fn add(&mut self, _: ChannelKey, _: &D) -> Result<(), Errno> {
@@ -144,7 +151,7 @@ impl<D> Poller<D> for NopPoller {
     fn remove(&mut self, _: ChannelKey, _: &D) {}
 
     fn is_level_triggered(&self) -> bool {
-        true
+        !self.is_edge
     }
 }
 

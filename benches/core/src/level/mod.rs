@@ -28,6 +28,9 @@ pub trait Level: Sized {
     /// Makes a level without ids and channels.
     fn new() -> Self;
 
+    /// Sets whether the poller is edge-triggered, if there is one.
+    fn set_edge_triggered(&mut self, is_edge: bool);
+
     /// The core.
     fn core(&self) -> &Core;
 

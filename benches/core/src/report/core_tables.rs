@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 
 const ABOUT: &str = "\
 Instructions, counted by callgrind among 10 to 1,000,000 idle ids (deadlines: 100,000): the worst, in a release build with link-time optimisation. The core by itself: an event is \
-`handle_event`, `poll_event`, `ack`; a request `begin`, `end`, and the `next` that says there is no more. The drive: the loop that the drivers share, with a \
+`take_event`, `ack`; a request `begin`, `end`, and the `next` that says there is no more. The drive: the loop that the drivers share, with a \
 device that does nothing; an event is a whole turn. A deadline is what it costs beyond the same step without one.";
 
 /// Where the instructions of rows that miss their targets are executed, by the function as compiled.
