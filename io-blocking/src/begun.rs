@@ -1,39 +1,18 @@
 //! Requests that were made before their id entered synchronous mode.
 
-use cmid_proto::table::{EventColumn, EventRule};
+use cmid_proto::table::{self, EventColumn, EventRule};
 use cmid_proto::{EventKind, PortSpace, RequestKind, Service, State, Transport};
 
 /// Whether the request ends by an event; otherwise it ends with its call.
 pub(crate) fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSpace>) -> bool {
-    match request_kind {
-        RequestKind::ResolveAddr
-        | RequestKind::ResolveRoute
-        | RequestKind::Connect
-        | RequestKind::Disconnect
-        | RequestKind::Teardown
-        | RequestKind::GetRequest
-        | RequestKind::Join => true,
+    if request_kind == RequestKind::Accept {
         // An accept of a SIDR lookup is followed by no event.
-        RequestKind::Accept => port_space.is_some_and(|space| space.service() == Service::Connected),
-        RequestKind::Bind
-        | RequestKind::Listen
-        | RequestKind::AttachQp
-        | RequestKind::DetachQp
-        | RequestKind::Reject
-        | RequestKind::Establish
-        | RequestKind::Notify
-        | RequestKind::Leave
-        | RequestKind::SetTos
-        | RequestKind::ReuseAddr
-        | RequestKind::NoReuseAddr
-        | RequestKind::SetAfOnly
-        | RequestKind::SetAckTimeout
-        | RequestKind::SetEce
-        | RequestKind::Migrate
-        | RequestKind::Release
-        | RequestKind::Destroy
-        | RequestKind::DestroyNow => false,
+        return port_space.is_some_and(|space| space.service() == Service::Connected);
     }
+    // These wait in no state of their own.
+    matches!(request_kind, RequestKind::GetRequest | RequestKind::Join)
+        || (request_kind != RequestKind::Destroy
+            && State::ALL.into_iter().any(|state| table::operation(state) == Some(request_kind)))
 }
 
 /// Whether this event ends the request that was under way in state `begun`.

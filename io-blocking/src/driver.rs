@@ -8,7 +8,7 @@ use cmid_io_common::now;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected, Session};
 use cmid_proto::{
-    ChannelKey, Drive, Errno, Event, EventError, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
+    ChannelKey, Drive, Errno, Event, EventError, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,8 +22,6 @@ use crate::wait::{Ready, WaitFor, Woken};
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
-/// Faults kept; the core's loop has the same limit.
-const FAULTS_KEPT: usize = 64;
 
 /// cmid with poll(2). [`Connection`](crate::Connection) and [`Listener`](crate::Listener) are built on it;
 /// applications may build other interfaces on it.
@@ -53,8 +51,6 @@ pub struct Blocking<D: Pollable, O: Observer = ()> {
     aside: VecDeque<Event>,
     /// The open request in synchronous mode after its wait was cancelled.
     open: Option<RequestKind>,
-    /// Faults of the device that no wait has returned as its error.
-    faults: VecDeque<Fault>,
 }
 
 impl<D: Pollable> Blocking<D> {
@@ -72,7 +68,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     pub fn observed(device: D, limits: Limits, canceller: Canceller, observer: O) -> Self {
         let mut drive = Drive::with(device, Channels::default(), observer, limits.numbered());
         drive.set_now(now());
-        Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
+        Blocking { drive, canceller, aside: VecDeque::new(), open: None }
     }
 
     /// Replaces the canceller. After a cancel, this allows further waits.
@@ -140,7 +136,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
                 }
                 Next::Again => Time::ZERO,
                 // A readable channel had no event. A channel that cannot be read stays readable and ends each sleep at
-                // once. The return lets the application handle the faults.
+                // once. The return lets the application handle the fault.
                 Next::Deliver | Next::Wait(_) if woken == Woken::Channels => return Ok(false),
                 Next::Deliver => self.drive.next_timeout().unwrap_or(Time::NEVER).min(end),
                 Next::Wait(due) => due.unwrap_or(Time::NEVER).min(end),
@@ -168,11 +164,6 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         let core = self.drive.core();
         let home_of = |event: &Event| core.channel(event.listener.unwrap_or(event.id));
         self.aside.iter().filter_map(home_of).any(|home| !core.channel_info(home).is_some_and(|it| it.is_private))
-    }
-
-    /// Returns the oldest fault of the device that no wait has returned as its error.
-    pub fn next_fault(&mut self) -> Option<Fault> {
-        self.faults.pop_front().or_else(|| self.drive.next_fault())
     }
 
     /// Returns the next event on the channel of an id, if there is one: of the id, of a connection request to it, or
@@ -224,8 +215,8 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         if *last {
             return Err(Error::TimedOut { during });
         }
-        // Those of a read by `next_event`.
-        self.note_faults()?;
+        // That of a read by `next_event`.
+        self.drive.resume_failed()?;
         let left = end.since(now());
         *last = left.is_zero();
         let at_most = (end != Time::NEVER).then_some(left);
@@ -233,23 +224,8 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
             Errno::ECANCELED => Error::Cancelled { during },
             errno => Error::Wait(errno),
         })?;
-        self.note_faults()?;
+        self.drive.resume_failed()?;
         Ok(ready)
-    }
-
-    fn note_faults(&mut self) -> Result<(), Error> {
-        while let Some(fault) = self.drive.next_fault() {
-            if let Fault::Channel { channel, .. } = fault {
-                // Allows the next wait to read the channel again.
-                self.drive.resume_channel(channel).map_err(Error::Core)?;
-                return Err(Error::Core(fault.into()));
-            }
-            if self.faults.len() == FAULTS_KEPT {
-                self.faults.pop_front();
-            }
-            self.faults.push_back(fault);
-        }
-        Ok(())
     }
 
     /// Synchronous mode: waits until the last request on an id, of kind `request_kind`, has ended. The wait has no time

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected, Session};
-use cmid_proto::{Errno, Event, Fault, IdKey, Next, Observer, Pollable, State};
+use cmid_proto::{Errno, Event, IdKey, Next, Observer, Pollable, State};
 
 use crate::driver::Tokio;
 
@@ -36,13 +36,7 @@ impl<D: Pollable, O: Observer> Port<D, O> {
     pub(crate) fn turn(&mut self) -> io::Result<bool> {
         let is_unread = self.driver.is_unread();
         let next = self.driver.turn();
-        while let Some(fault) = self.driver.drive.next_fault() {
-            if let Fault::Channel { channel, .. } = fault {
-                // The next turn reads the channel again.
-                self.driver.drive.resume_channel(channel)?;
-                return Err(fault.into());
-            }
-        }
+        self.driver.drive.resume_failed()?;
         Ok(is_unread || !matches!(next, Next::Wait(_)))
     }
 

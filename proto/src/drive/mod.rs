@@ -234,6 +234,19 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         self.faults.pop_front()
     }
 
+    /// Resumes the channel that has failed first since the last call, and returns its fault: for a driver whose waits return
+    /// it as their error. The other faults stay for [`next_fault`](Drive::next_fault).
+    ///
+    /// # Errors
+    /// [`Fault::Channel`]; refused if the channel is closed.
+    pub fn resume_failed(&mut self) -> Result<(), Error> {
+        let failed = self.faults.iter().position(|fault| matches!(fault, Fault::Channel { .. }));
+        let fault = failed.and_then(|at| self.faults.remove(at));
+        let Some(fault @ Fault::Channel { channel, .. }) = fault else { return Ok(()) };
+        self.resume_channel(channel)?;
+        Err(fault.into())
+    }
+
     /// Reports that a channel may have an event to read. It stays readable until a read returns no event.
     pub fn readable(&mut self, channel: ChannelKey) {
         self.core.handle_readable(channel);

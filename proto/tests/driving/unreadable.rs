@@ -113,6 +113,22 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
 }
 
 #[test]
+fn a_failed_channel_is_resumed_with_its_fault_and_the_others_stay() {
+    let (mut drive, channel, _) = with_an_id(Acks::OnDelivery);
+    assert_eq!(drive.resume_failed(), Ok(()));
+    drive.device_mut().broken = Some((channel, Errno::EBADF));
+    drive.readable(channel);
+    assert!(sleeps(&mut drive, channel).is_empty(), "nothing waits for an event");
+    let is_failed = |drive: &Driven| drive.core().channel_info(channel).is_some_and(|it| it.has_failed);
+    assert!(is_failed(&drive));
+    let fault = Fault::Channel { channel, errno: Errno::EBADF };
+    assert_eq!(drive.resume_failed(), Err(fault.into()));
+    assert_eq!((is_failed(&drive), drive.resume_failed()), (false, Ok(())));
+    let left = std::iter::from_fn(|| drive.next_fault()).count();
+    assert_eq!(left, usize::from(Limits::READ_FAILURES_MAX), "those of the reads");
+}
+
+#[test]
 fn a_private_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
     let (mut drive, channel, listener) = with_an_id(Acks::OnDelivery);
     drive.listen(listener, 1).unwrap();
