@@ -9,7 +9,7 @@ use cmid_proto::{ChannelKey, Drive, Limits, Next, Observer, Pollable, Time};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
-use crate::poller::{Interest, WAKER};
+use crate::poller::{Channels, WAKER};
 use crate::timer_fd::TimerFd;
 use cmid_io_common::Waker;
 use cmid_io_common::now;
@@ -74,7 +74,7 @@ pub struct Config {
 /// ```
 #[derive(Debug)]
 pub struct Epoll<D: Pollable, O: Observer = ()> {
-    drive: Drive<D, Interest, O>,
+    drive: Drive<D, Channels, O>,
     timer_fd: TimerFd,
     busy_poll: Duration,
     /// The waker, after the first call of `waker`.
@@ -109,17 +109,17 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// # Errors
     /// As for [`new`](Epoll::new).
     pub fn observed(device: D, config: Config, observer: O) -> io::Result<Self> {
-        let (interest, timer_fd) = (Interest::new()?, TimerFd::new()?);
-        interest.add_own(timer_fd.as_fd())?;
+        let (channels, timer_fd) = (Channels::new()?, TimerFd::new()?);
+        channels.add_own(timer_fd.as_fd())?;
         let Config { limits, busy_poll } = config;
-        let mut drive = Drive::with(device, interest, observer, limits.numbered());
+        let mut drive = Drive::with(device, channels, observer, limits.numbered());
         drive.set_now(now());
         Ok(Epoll { drive, timer_fd, busy_poll, waker: None })
     }
 
     /// Returns the requests, the events and the core. [`Drive::within`] reads the clock. [`Drive::now`] reads it once
     /// after a wait that has not read it.
-    pub fn drive(&mut self) -> &mut Drive<D, Interest, O> {
+    pub fn drive(&mut self) -> &mut Drive<D, Channels, O> {
         &mut self.drive
     }
 

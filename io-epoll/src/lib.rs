@@ -49,7 +49,7 @@ pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};
-pub use poller::Interest;
+pub use poller::Channels;
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]

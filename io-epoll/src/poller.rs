@@ -16,13 +16,13 @@ pub(crate) const WAKER: u64 = 1 << 63;
 /// disarmed while the core cannot read it, because the core is full or the channel is paused. A disarmed channel wakes
 /// no wait.
 #[derive(Debug)]
-pub struct Interest {
+pub struct Channels {
     epoll: OwnedFd,
 }
 
-impl Interest {
+impl Channels {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Interest { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Channels { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Registers a descriptor of the driver itself, level-triggered, without a key.
@@ -44,7 +44,7 @@ impl Interest {
     }
 }
 
-impl<D: Pollable> Poller<D> for Interest {
+impl<D: Pollable> Poller<D> for Channels {
     fn add(&mut self, channel: ChannelKey, device: &D) -> Result<(), Errno> {
         let fd = device.fd(channel).ok_or(Errno::EBADF)?;
         let added = epoll::add(&self.epoll, fd, data(channel), epoll::EventFlags::IN);
@@ -75,7 +75,7 @@ impl<D: Pollable> Poller<D> for Interest {
     }
 }
 
-impl AsFd for Interest {
+impl AsFd for Channels {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -8,7 +8,7 @@ use cmid_proto::{Drive, Limits, Next, Observer, Pollable, Time};
 use mio::Registry;
 use mio::event::Event;
 
-use crate::poller::Tokens;
+use crate::poller::Channels;
 use cmid_io_common::Waker;
 use cmid_io_common::now;
 
@@ -67,7 +67,7 @@ pub struct Config {
 /// ```
 #[derive(Debug)]
 pub struct Mio<D: Pollable, O: Observer = ()> {
-    drive: Drive<D, Tokens, O>,
+    drive: Drive<D, Channels, O>,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -89,7 +89,7 @@ impl<D: Pollable, O: Observer> Mio<D, O> {
     pub fn observed(device: D, registry: &Registry, config: Config, observer: O) -> io::Result<Self> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
-        let tokens = Tokens::new(registry.try_clone()?, tokens);
+        let tokens = Channels::new(registry.try_clone()?, tokens);
         let mut drive = Drive::with(device, tokens, observer, limits.numbered());
         drive.set_now(now());
         Ok(Mio { drive })
@@ -97,7 +97,7 @@ impl<D: Pollable, O: Observer> Mio<D, O> {
 
     /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the
     /// clock.
-    pub fn drive(&mut self) -> &mut Drive<D, Tokens, O> {
+    pub fn drive(&mut self) -> &mut Drive<D, Channels, O> {
         &mut self.drive
     }
 

@@ -214,7 +214,7 @@ pub use cmid_trace as trace;
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Mio};
 pub use mio;
-pub use poller::Tokens;
+pub use poller::Channels;
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]

@@ -14,7 +14,7 @@ use cmid_io_common::now;
 
 /// Registers each channel in the user's `Poll`, edge-triggered like all sources in mio.
 #[derive(Debug)]
-pub struct Tokens {
+pub struct Channels {
     registry: Registry,
     range: Range<usize>,
     /// The channel of each token, from the first one to the last one used so far.
@@ -26,9 +26,9 @@ pub struct Tokens {
     waker: Option<Waker>,
 }
 
-impl Tokens {
+impl Channels {
     pub(crate) fn new(registry: Registry, range: Range<usize>) -> Self {
-        Tokens { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new(), waker: None }
+        Channels { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new(), waker: None }
     }
 
     /// Whether a token is in the driver's range, in use or not.
@@ -58,7 +58,7 @@ impl Tokens {
     }
 }
 
-impl Tokens {
+impl Channels {
     /// Registers a descriptor under a free token. mio's registration is edge-triggered, so the descriptor of a waker
     /// is reported once per wake, and never read.
     fn register(&mut self, fd: BorrowedFd<'_>) -> io::Result<Token> {
@@ -80,7 +80,7 @@ impl Tokens {
 }
 
 /// Clones of the waker may outlive the driver.
-impl Drop for Tokens {
+impl Drop for Channels {
     fn drop(&mut self) {
         if let Some(waker) = &self.waker {
             // This fails only for a descriptor that is not registered. There is then nothing to remove.
@@ -89,7 +89,7 @@ impl Drop for Tokens {
     }
 }
 
-impl<D: Pollable> Poller<D> for Tokens {
+impl<D: Pollable> Poller<D> for Channels {
     fn add(&mut self, channel: ChannelKey, device: &D) -> Result<(), Errno> {
         let fd = device.fd(channel).ok_or(Errno::EBADF)?;
         let token = self.register(fd).map_err(|error| match error.raw_os_error() {

@@ -15,7 +15,7 @@ use futures_core::Stream;
 use tokio::task::consume_budget;
 
 use crate::clock;
-use crate::driver::{Tokio, Watches};
+use crate::driver::{Channels, Tokio};
 use crate::port::Port;
 use crate::watch::Watch;
 
@@ -171,7 +171,7 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Channels, O>) {
         (self.port.id, &mut self.port.driver.drive)
     }
 

@@ -20,7 +20,7 @@ const BUDGET: usize = 256;
 /// `Send` if the device is, and not `Sync`. It is registered in the runtime that waits first.
 #[derive(Debug)]
 pub struct Tokio<D: Pollable, O: Observer = ()> {
-    pub(crate) drive: Drive<D, Watches, O>,
+    pub(crate) drive: Drive<D, Channels, O>,
     /// Whether a channel was readable since the last turn.
     is_unread: bool,
     pub(crate) timer: Timer,
@@ -39,13 +39,13 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
     /// As [`new`](Tokio::new), with an observer of each step.
     #[must_use]
     pub fn observed(device: D, limits: Limits, observer: O) -> Self {
-        let mut drive = Drive::with(device, Watches::default(), observer, limits.numbered());
+        let mut drive = Drive::with(device, Channels::default(), observer, limits.numbered());
         drive.set_now(clock::now());
         Tokio { drive, is_unread: false, timer: Timer::default() }
     }
 
     /// Returns the requests, the events and the core. [`Drive::within`] reads tokio's clock.
-    pub fn drive(&mut self) -> &mut Drive<D, Watches, O> {
+    pub fn drive(&mut self) -> &mut Drive<D, Channels, O> {
         &mut self.drive
     }
 
@@ -136,9 +136,9 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
 
 /// The channels that a [`Tokio`] waits for.
 #[derive(Debug, Default)]
-pub struct Watches(Vec<(ChannelKey, Watch)>);
+pub struct Channels(Vec<(ChannelKey, Watch)>);
 
-impl<D: Pollable> Poller<D> for Watches {
+impl<D: Pollable> Poller<D> for Channels {
     fn add(&mut self, channel: ChannelKey, _device: &D) -> Result<(), Errno> {
         self.0.push((channel, Watch::default()));
         Ok(())

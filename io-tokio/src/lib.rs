@@ -116,7 +116,7 @@ pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use connection::Connection;
-pub use driver::{Tokio, Watches};
+pub use driver::{Channels, Tokio};
 pub use listener::{Incoming, Listener};
 #[cfg(feature = "sim")]
 pub use sim_runtime::SimRuntime;

@@ -14,7 +14,7 @@ use cmid_proto::{CmEvent, Drive, Errno, Event, IdKey, Limits, Observer, Pollable
 use tokio::task::consume_budget;
 
 use crate::connection::Connection;
-use crate::driver::{Tokio, Watches};
+use crate::driver::{Channels, Tokio};
 use crate::port::Port;
 
 /// Limit of requests that a listener has read from the kernel and the application has not taken.
@@ -115,7 +115,7 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     }
 
     /// Returns the id and its drive, for requests that this type does not have. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Channels, O>) {
         (self.port.id, &mut self.port.driver.drive)
     }
 
@@ -212,7 +212,7 @@ impl<D: Pollable, O: Observer> Incoming<D, O> {
 
     /// Returns the id and its drive, for requests that this type does not have, such as reading the peer's options of
     /// enhanced connection establishment. Do not migrate the id.
-    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Watches, O>) {
+    pub fn parts(&mut self) -> (IdKey, &mut Drive<D, Channels, O>) {
         (self.port.id, &mut self.port.driver.drive)
     }
 

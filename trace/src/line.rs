@@ -13,7 +13,7 @@ use crate::words::{admission, call, event, hex, snapshot, state, summary};
 /// The name in the first line.
 pub(crate) const FORMAT: &str = "cmid-trace";
 /// The version of the format in the first line.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub(crate) enum Input<'a> {
     Readable(ChannelKey),
     Iwarp(IdKey),
     /// Whether the channel is to be read. The answer is the key for a child.
-    Look(ChannelKey),
+    Read(ChannelKey),
     Event {
         on: ChannelKey,
         raw: RawEvent<&'static [u8]>,
@@ -143,7 +143,7 @@ impl<'a> Line<'a> {
             }
             Step::Readable { channel } => (Input::Readable(channel), None),
             Step::Iwarp { id } => (Input::Iwarp(id), None),
-            Step::WantsEvent { channel, child } => (Input::Look(channel), child.map(|child| child.to_string())),
+            Step::BeginRead { channel, child } => (Input::Read(channel), child.map(|child| child.to_string())),
             Step::Event { channel: on, event: raw, to, ref result, reads_on } => {
                 let data = raw.private_data.into();
                 let answer = [Some(admission(result)), state(core, raw.id)];

@@ -82,7 +82,7 @@ impl Parts {
             Step::Unreadable { channel, errno } => {
                 Parts { channel: Some(channel), problem: Some(Problem::Unreadable(errno)), ..none }
             }
-            Step::Readable { channel } | Step::WantsEvent { channel, .. } | Step::WaitForRoom { channel } => {
+            Step::Readable { channel } | Step::BeginRead { channel, .. } | Step::WaitForRoom { channel } => {
                 Parts { channel: Some(channel), ..none }
             }
             Step::Child { id } => Parts { id: Some(id), ..none },

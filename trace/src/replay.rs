@@ -147,13 +147,13 @@ impl<'a> Replay<'a> {
                 core.note_iwarp(id);
                 tape.pass(core, &Step::Iwarp { id }, see)
             }
-            Input::Look(channel) => {
+            Input::Read(channel) => {
                 if !core.may_have_event(channel) {
                     return Err(format!("{channel} is not to be read"));
                 }
                 let child = core.begin_read(channel);
                 self.reads = child.map(|_| channel);
-                tape.pass(core, &Step::WantsEvent { channel, child }, see)
+                tape.pass(core, &Step::BeginRead { channel, child }, see)
             }
             Input::Event { on, raw, ref data, to, once } => {
                 if reads != Some(on) {

@@ -91,7 +91,7 @@ pub(crate) fn arrow(step: &Step<'_>) -> Option<Arrow> {
         Step::Begin { .. }
         | Step::Readable { .. }
         | Step::Iwarp { .. }
-        | Step::WantsEvent { .. }
+        | Step::BeginRead { .. }
         | Step::Child { .. }
         | Step::WaitForRoom { .. }
         | Step::Yield

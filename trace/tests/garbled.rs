@@ -7,7 +7,7 @@ use cmid_trace::{Recording, Wrong, replay};
 use common::{KERNEL, SIM, texts};
 use proptest::prelude::*;
 
-const BEGIN: &str = r#"{"begin":{"format":"cmid-trace","version":4,"limits":{"ids":4,"reserved_ids":0,"channels":4,"events":4,"reserved_events":0,"channel_events":4,"groups":4}}}"#;
+const BEGIN: &str = r#"{"begin":{"format":"cmid-trace","version":5,"limits":{"ids":4,"reserved_ids":0,"channels":4,"events":4,"reserved_events":0,"channel_events":4,"groups":4}}}"#;
 
 /// Reads and replays one recording.
 fn play(text: &[u8]) -> Result<bool, Wrong> {
@@ -30,10 +30,10 @@ fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(wrong(b"{\"in\":\"timeout\"}\n"), "line 1: column 16: missing field `begin`");
     assert_eq!(wrong(&BEGIN.as_bytes()[..40]), "line 1: the line is cut off");
     // Lines of other versions have other contents.
-    for version in [3, 5] {
+    for version in [4, 6] {
         let other =
             format!("{{\"begin\":{{\"format\":\"cmid-trace\",\"version\":{version},\"limits\":[]}}}}\n\"timeout\"\n");
-        let what = format!("line 1: cmid-trace of version {version} is not cmid-trace of version 4");
+        let what = format!("line 1: cmid-trace of version {version} is not cmid-trace of version 5");
         assert_eq!(wrong(other.as_bytes()), what);
     }
     let unlimited = BEGIN.replace("\"groups\":4", "\"rooms\":4") + "\n";

@@ -62,7 +62,7 @@ fn no_room_for_another_event() {
         (0..8).for_each(|_| assert_ne!(drive.run(8), Next::Again));
         // The event is not read, so the end line contains it.
     });
-    assert!(text.contains("{\"in\":{\"look\":\"ch1\"}}"), "{text}");
+    assert!(text.contains("{\"in\":{\"read\":\"ch1\"}}"), "{text}");
     assert!(text.lines().last().unwrap().contains("ch0: CONNECT_REQUEST on id2, from id0, data "), "{text}");
 }
 

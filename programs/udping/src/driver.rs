@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::Result;
-use cmid_blocking::{Blocking, Canceller, Channels};
-use cmid_epoll::{Epoll, Interest};
-use cmid_mio::{Mio, Tokens};
+use cmid_blocking::{Blocking, Canceller};
+use cmid_epoll::Epoll;
+use cmid_mio::Mio;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Drive, Limits, Poller};
 use cmid_trace::Trace;
@@ -31,7 +31,7 @@ pub(crate) trait Driver: Sized {
 
 impl<D: DataPath> Driver for Epoll<D, Option<Trace>> {
     type Path = D;
-    type Poller = Interest;
+    type Poller = cmid_epoll::Channels;
 
     fn start(device: D, trace: Option<Trace>) -> Result<Self> {
         Ok(Epoll::observed(device, cmid_epoll::Config::default(), trace)?)
@@ -48,7 +48,7 @@ impl<D: DataPath> Driver for Epoll<D, Option<Trace>> {
 
 impl<D: DataPath> Driver for Blocking<D, Option<Trace>> {
     type Path = D;
-    type Poller = Channels;
+    type Poller = cmid_blocking::Channels;
 
     fn start(device: D, trace: Option<Trace>) -> Result<Self> {
         Ok(Blocking::observed(device, Limits::default(), Canceller::new()?, trace))
@@ -72,7 +72,7 @@ pub(crate) struct MioAlone<D: DataPath> {
 
 impl<D: DataPath> Driver for MioAlone<D> {
     type Path = D;
-    type Poller = Tokens;
+    type Poller = cmid_mio::Channels;
 
     fn start(device: D, trace: Option<Trace>) -> Result<Self> {
         let poll = Poll::new()?;

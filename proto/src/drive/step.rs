@@ -97,7 +97,7 @@ pub enum Step<'a> {
         channel: ChannelKey,
     },
     /// [`Core::begin_read`].
-    WantsEvent {
+    BeginRead {
         /// The channel.
         channel: ChannelKey,
         /// The key for a child; `None` if the core takes no event.

@@ -40,8 +40,8 @@ impl Display for Step<'_> {
                 fault.map_or(Ok(()), |fault| write!(f, ", fault: {fault}"))
             }
             Step::Readable { channel } => write!(f, "{channel} is readable"),
-            Step::WantsEvent { channel, child: Some(_) } => write!(f, "read {channel}"),
-            Step::WantsEvent { channel, child: None } => write!(f, "{channel} takes no event"),
+            Step::BeginRead { channel, child: Some(_) } => write!(f, "read {channel}"),
+            Step::BeginRead { channel, child: None } => write!(f, "{channel} takes no event"),
             Step::Event { ref event, ref result, .. } => {
                 write!(f, "event {event}")?;
                 match result {

@@ -190,7 +190,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Begins a read of a channel. Returns the key for a child if the core takes an event of it.
     fn begin_read(&mut self, channel: ChannelKey) -> Option<IdKey> {
         let child = self.core.begin_read(channel);
-        self.record(Step::WantsEvent { channel, child });
+        self.record(Step::BeginRead { channel, child });
         if child.is_none() {
             self.park(channel);
         }

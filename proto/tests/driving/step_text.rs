@@ -138,8 +138,8 @@ fn reads_and_deliveries() {
     };
     expect(&[
         (Step::Readable { channel }, "ch0 is readable"),
-        (Step::WantsEvent { channel, child: Some(id) }, "read ch0"),
-        (Step::WantsEvent { channel, child: None }, "ch0 takes no event"),
+        (Step::BeginRead { channel, child: Some(id) }, "read ch0"),
+        (Step::BeginRead { channel, child: None }, "ch0 takes no event"),
         (step(raw, Ok(Admission::Known)), "event id1: UNREACHABLE (ETIMEDOUT)"),
         (step(request, Ok(Admission::Child(id))), "event id1: CONNECT_REQUEST on id0"),
         (step(lost, Ok(Admission::Late)), "event id1: MULTICAST_ERROR of grp7, late"),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cmid_blocking::{Blocking, Canceller, Channels};
-use cmid_epoll::{Epoll, Interest};
-use cmid_mio::{Mio, Tokens};
+use cmid_blocking::{Blocking, Canceller};
+use cmid_epoll::Epoll;
+use cmid_mio::Mio;
 use cmid_proto::{Drive, Errno, Fault, Limits, Observer, Pollable, Poller};
-use cmid_tokio::{Tokio, Watches};
+use cmid_tokio::Tokio;
 use mio::{Events, Poll};
 use tokio::runtime::{Builder, Runtime};
 
@@ -119,7 +119,7 @@ impl<D: Pollable, O: Observer> Make<D, O> for OnMio<D, O> {
 
 impl<D: Pollable, O: Observer> Driver for OnMio<D, O> {
     type Device = D;
-    type Poller = Tokens;
+    type Poller = cmid_mio::Channels;
     type Observer = O;
 
     fn drive(&mut self) -> &mut DriveOf<Self> {
@@ -157,7 +157,7 @@ impl<D: Pollable, O: Observer> Make<D, O> for OnEpoll<D, O> {
 
 impl<D: Pollable, O: Observer> Driver for OnEpoll<D, O> {
     type Device = D;
-    type Poller = Interest;
+    type Poller = cmid_epoll::Channels;
     type Observer = O;
 
     fn drive(&mut self) -> &mut DriveOf<Self> {
@@ -181,7 +181,7 @@ impl<D: Pollable, O: Observer> Make<D, O> for OnBlocking<D, O> {
 
 impl<D: Pollable, O: Observer> Driver for OnBlocking<D, O> {
     type Device = D;
-    type Poller = Channels;
+    type Poller = cmid_blocking::Channels;
     type Observer = O;
 
     fn drive(&mut self) -> &mut DriveOf<Self> {
@@ -210,7 +210,7 @@ impl<D: Pollable, O: Observer> Make<D, O> for OnTokio<D, O> {
 
 impl<D: Pollable, O: Observer> Driver for OnTokio<D, O> {
     type Device = D;
-    type Poller = Watches;
+    type Poller = cmid_tokio::Channels;
     type Observer = O;
 
     fn drive(&mut self) -> &mut DriveOf<Self> {

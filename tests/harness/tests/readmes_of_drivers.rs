@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Listener, Options};
+use cmid_epoll::Epoll;
 use cmid_epoll::proto::Next;
-use cmid_epoll::{Epoll, Interest};
 use cmid_harness::sim_host as host;
-use cmid_mio::{Mio, Tokens};
+use cmid_mio::Mio;
 use cmid_proto::datapath::{Caps, QpParts, WcStatus, prelude::*};
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, EventKind, IdKey, Limits, Poller, PortSpace, RequestKind,
@@ -118,7 +118,7 @@ trait Shown: Sized {
 }
 
 impl Shown for Epoll<SimDevice> {
-    type Poller = Interest;
+    type Poller = cmid_epoll::Channels;
 
     fn new(host: &Host) -> Answer<Self> {
         Ok(Epoll::new(host.device(), cmid_epoll::Config::default())?)
@@ -150,7 +150,7 @@ struct OnMio {
 }
 
 impl Shown for OnMio {
-    type Poller = Tokens;
+    type Poller = cmid_mio::Channels;
 
     fn new(host: &Host) -> Answer<Self> {
         let poll = mio::Poll::new()?;

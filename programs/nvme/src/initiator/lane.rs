@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd as _;
 
-use cmid_mio::Tokens;
+use cmid_mio::Channels;
 use cmid_mio::proto::datapath::{CompletionQueue as _, DataPath};
 use cmid_mio::proto::handshake::Session;
 use cmid_mio::proto::{Drive, Error, ErrorWith, IdKey, Time};
@@ -66,7 +66,7 @@ impl<D: DataPath> Lane<D> {
     /// Releases the connection: what to give a reactor. Nothing is outstanding on it. With an error the connection is here.
     pub(super) fn release(
         &mut self,
-        drive: &mut Drive<D, Tokens>,
+        drive: &mut Drive<D, Channels>,
         registry: &Registry,
     ) -> Result<Option<Command<D>>, Error> {
         let Some(session) = self.session.take_if(|it| it.is_open()) else { return Ok(None) };
@@ -110,7 +110,7 @@ impl<D: DataPath> Lane<D> {
     }
 
     /// Ends the connection. Afterwards the target can neither read nor write its memory. [`Lane::take_commands`] follows.
-    pub(super) fn end(&mut self, drive: &mut Drive<D, Tokens>, registry: &Registry) {
+    pub(super) fn end(&mut self, drive: &mut Drive<D, Channels>, registry: &Registry) {
         let Some(session) = &mut self.session else { return };
         if let Some(link) = session.attached() {
             unwatch(link, registry);

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 
 use cmid_mio::proto::datapath::{DataPath, prelude::*};
 use cmid_mio::proto::{Drive, Next, Poller};
-use cmid_mio::{Config, Mio, Tokens};
+use cmid_mio::{Channels, Config, Mio};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
@@ -55,9 +55,9 @@ impl<D: DataPath> OnMio<D> {
 }
 
 impl<D: DataPath> Driver<D> for OnMio<D> {
-    type Poller = Tokens;
+    type Poller = Channels;
 
-    fn drive(&mut self) -> &mut Drive<D, Tokens> {
+    fn drive(&mut self) -> &mut Drive<D, Channels> {
         self.mio.drive()
     }
 
