@@ -1,10 +1,12 @@
 //! A descriptor of a device in a runtime.
 
 use std::io;
+use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::task::{Context, Poll, ready};
 
+use cmid_io_common::Process;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
@@ -13,7 +15,7 @@ use tokio::runtime::Handle;
 /// device may close its own at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    fd: Option<AsyncFd<OwnedFd>>,
+    fd: Option<(AsyncFd<OwnedFd>, Process)>,
 }
 
 impl Watch {
@@ -21,11 +23,18 @@ impl Watch {
     /// reports edges.
     pub(crate) fn poll(&mut self, fd: BorrowedFd<'_>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let fd = match &mut self.fd {
-            Some(fd) => fd,
-            None => self.fd.insert(register(fd)?),
+            Some((fd, _)) => fd,
+            None => &mut self.fd.insert((register(fd)?, Process::default())).0,
         };
         ready!(fd.poll_read_ready(context))?.clear_ready();
         Poll::Ready(Ok(()))
+    }
+}
+
+/// In a forked child it removes nothing from the runtime, which is that of the parent too.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        mem::forget(self.fd.take_if(|(_, process)| process.is_other()));
     }
 }
 
@@ -50,4 +59,36 @@ pub(crate) fn caught<T>(make: impl FnOnce() -> T) -> io::Result<T> {
         let words = words.or_else(|cause| cause.downcast::<&str>().map(|words| (*words).to_owned()));
         io::Error::other(words.unwrap_or_else(|_| "the runtime has no drivers of I/O and time".to_owned()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::future::poll_fn;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use super::*;
+
+    /// Whether an epoll instance of this process waits for a descriptor, as the kernel lists them.
+    fn is_registered(fd: i32) -> bool {
+        let infos =
+            fs::read_dir("/proc/self/fdinfo").unwrap().filter_map(|info| fs::read_to_string(info.ok()?.path()).ok());
+        infos.flat_map(|info| info.lines().map(str::to_owned).collect::<Vec<_>>()).any(|line| {
+            line.strip_prefix("tfd:")
+                .and_then(|rest| rest.split_whitespace().next())
+                .is_some_and(|own| own == fd.to_string())
+        })
+    }
+
+    #[tokio::test]
+    async fn a_forked_child_removes_nothing_from_the_runtime_of_its_parent() {
+        let (mut watch, waker) = (Watch::default(), cmid_io_common::Waker::new().unwrap());
+        waker.wake();
+        poll_fn(|context| watch.poll(waker.as_fd(), context)).await.unwrap();
+        let (fd, process) = watch.fd.as_mut().unwrap();
+        *process = Process(0);
+        let fd = fd.as_raw_fd();
+        drop(watch);
+        assert!(is_registered(fd));
+    }
 }
