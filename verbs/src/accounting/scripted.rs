@@ -276,7 +276,7 @@ impl Drop for Qp {
             core::mem::forget(self.owned.take());
         } else {
             drop(self.queues.close(&self.pd.0, self.owned.take()));
-            srq.into_iter().for_each(|(table, cq)| drop(cq.cq_slots.leave_srq(table, 0)));
+            srq.into_iter().for_each(|(table, cq)| drop(cq.cq_slots.leave_srq(table, 1)));
         }
         self.pd.0.released();
     }
