@@ -71,6 +71,20 @@ fn a_refused_batch_is_in_the_queue_as_a_whole() {
     here.deregister().unwrap();
 }
 
+/// As on a device, where the first request beyond the room ends the batch.
+#[test]
+fn a_batch_without_an_end_is_refused() {
+    let (_env, mut pair) = connected();
+    let c = &mut pair.client_qp;
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let endless = std::iter::repeat_with(|| (1, here.sge(0..8)));
+    let max = Caps::default().max_recv_wr;
+    assert_eq!(
+        c.qp.post_recvs(endless).map_err(|batch| (batch.posted, batch.error.reason())),
+        Err((0, PostReason::QueueFull { max }))
+    );
+}
+
 #[test]
 fn refused_posts_fill_the_queue() {
     let (env, mut pair) = connected();
