@@ -152,3 +152,9 @@ impl<D: Pollable, O: Observer> Mio<D, O> {
         }
     }
 }
+
+impl<D: Pollable, O: Observer> Drop for Mio<D, O> {
+    fn drop(&mut self) {
+        self.drive.poller().deregister_all(self.drive.device());
+    }
+}

@@ -9,8 +9,7 @@ use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use cmid_io_common::Waker;
-use cmid_io_common::now;
+use cmid_io_common::{Process, Waker, now};
 
 /// Registers each channel in the user's `Poll`, edge-triggered like all sources in mio.
 #[derive(Debug)]
@@ -24,11 +23,13 @@ pub struct Channels {
     tokens: BTreeMap<ChannelKey, Token>,
     /// The waker, after the first call of `waker`.
     waker: Option<Waker>,
+    process: Process,
 }
 
 impl Channels {
     pub(crate) fn new(registry: Registry, range: Range<usize>) -> Self {
-        Channels { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new(), waker: None }
+        let (channels, free, process) = (Vec::new(), Vec::new(), Process::default());
+        Channels { registry, range, channels, free, tokens: BTreeMap::new(), waker: None, process }
     }
 
     /// Whether a token is in the driver's range, in use or not.
@@ -68,6 +69,21 @@ impl Channels {
         Ok(token)
     }
 
+    /// Removes a descriptor before it is closed: one that a forked child has too would stay registered. In that child this does
+    /// nothing, because the poll is that of the parent too.
+    fn deregister(&self, fd: BorrowedFd<'_>) {
+        if !self.process.is_other() {
+            // This fails only for a descriptor that is not registered. There is then nothing to remove.
+            let _ = self.registry.deregister(&mut SourceFd(&fd.as_raw_fd()));
+        }
+    }
+
+    /// Removes the descriptors of the driver, which ends. Clones of its waker may outlive it.
+    pub(crate) fn deregister_all(&self, device: &impl Pollable) {
+        let channels = self.tokens.keys().filter_map(|channel| device.fd(*channel));
+        channels.chain(self.waker.as_ref().map(Waker::as_fd)).for_each(|fd| self.deregister(fd));
+    }
+
     /// Returns the waker. The first call creates it and registers its descriptor.
     pub(crate) fn waker(&mut self) -> io::Result<Waker> {
         if let Some(waker) = &self.waker {
@@ -76,16 +92,6 @@ impl Channels {
         let waker = Waker::new()?;
         self.register(waker.as_fd())?;
         Ok(self.waker.insert(waker).clone())
-    }
-}
-
-/// Clones of the waker may outlive the driver.
-impl Drop for Channels {
-    fn drop(&mut self) {
-        if let Some(waker) = &self.waker {
-            // This fails only for a descriptor that is not registered. There is then nothing to remove.
-            let _ = self.registry.deregister(&mut SourceFd(&waker.as_fd().as_raw_fd()));
-        }
     }
 }
 
@@ -106,14 +112,50 @@ impl<D: Pollable> Poller<D> for Channels {
         if let Some(token) = self.tokens.remove(&channel) {
             self.set(token, None);
             self.free.push(token);
-            if let Some(fd) = device.fd(channel) {
-                // This fails only for a descriptor that is not registered. There is then nothing to remove.
-                let _ = self.registry.deregister(&mut SourceFd(&fd.as_raw_fd()));
-            }
+            device.fd(channel).into_iter().for_each(|fd| self.deregister(fd));
         }
     }
 
     fn clock(&self) -> Option<Time> {
         Some(now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cmid_proto::{Acks, Limits};
+    use mio::Poll;
+
+    use super::*;
+    use crate::{Config, Mio};
+
+    /// The descriptors that are registered in a poll, as the kernel lists them.
+    fn registered(poll: &Poll) -> usize {
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", poll.as_raw_fd())).unwrap();
+        info.lines().filter(|line| line.starts_with("tfd:")).count()
+    }
+
+    #[test]
+    fn a_dropped_driver_leaves_nothing_in_the_poll_and_a_forked_child_removes_nothing() {
+        let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+        let host = fabric.host(&["10.0.0.1".parse().unwrap()]);
+        let poll = Poll::new().unwrap();
+        for (is_child, left) in [(false, 0), (true, 2)] {
+            let config = Config { limits: Limits::SINGLE, tokens: 0..2 };
+            let mut driver = Mio::new(host.device(), poll.registry(), config).unwrap();
+            let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+            // A forked child has copies of the descriptors.
+            let fd = driver.drive().device().fd(channel).unwrap().try_clone_to_owned().unwrap();
+            let waker = driver.waker().unwrap().as_fd().try_clone_to_owned().unwrap();
+            assert_eq!(registered(&poll), 2);
+            if is_child {
+                driver.drive().poller_mut().process = Process(0);
+            }
+            drop(driver);
+            assert_eq!(registered(&poll), left);
+            drop((fd, waker));
+        }
     }
 }

@@ -42,6 +42,10 @@ impl Process {
         Ok(Process(stored.map_or_else(|first| first, |_| new)))
     }
 
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
     /// Whether it is another process: an ancestor of this one. What was made in it must not be ended here.
     pub(crate) fn is_other(self) -> bool {
         // SAFETY: the pointer is null or that of the page, which stays mapped, is aligned, and is accessed by atomics.

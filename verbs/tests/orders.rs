@@ -244,3 +244,32 @@ fn a_key_that_ended_out_of_order_comes_after_the_poll() {
         assert!(!wr_ring.names(5) && !wr_ring.names(6) && wr_ring.names(7) == posted.is_some());
     });
 }
+
+/// The provider returns an error for what it executes, and another thread polls the completion.
+#[test]
+fn a_completion_is_told_or_its_post_fails() {
+    for is_unordered in [false, true] {
+        loom::model(move || {
+            let new = if is_unordered { WrRing::unordered } else { WrRing::new };
+            let wr_ring = Arc::new(new(7, 2, 1));
+            let mut cursor = Cursor::new(&wr_ring);
+            let token = cursor.file(10, &[5], SEND).expect("room");
+            let other = Arc::clone(&wr_ring);
+            let poller = thread::spawn(move || other.retire(token));
+            let is_posted = cursor.withdraw(1) == 0;
+            let told = poller.join().expect("the poller");
+            assert_eq!(told, if is_posted { done(10) } else { Retired::Silent });
+        });
+    }
+    loom::model(|| {
+        let slots = Arc::new(SrqSlots::new(3, 1, 1));
+        let mut cursor = SrqCursor::new(&slots);
+        let token = cursor.file(10, [5]).expect("room");
+        let other = Arc::clone(&slots);
+        let poller = thread::spawn(move || other.retire(token));
+        let is_posted = !cursor.withdraw(token);
+        let told = poller.join().expect("the poller");
+        assert_eq!(told, if is_posted { SrqRetired::Done(10) } else { SrqRetired::Silent });
+        assert!(slots.is_over(token) && cursor.file(11, [6]).is_some());
+    });
+}

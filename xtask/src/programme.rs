@@ -123,9 +123,9 @@ const RANDOM: &[&str] = &[
     "prlimit --nofile=65536:65536 @differential --backend {backend} {old} --programs 100000 --seconds 70 --deadline 300",
 ];
 const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations"];
-/// A peer's write is copied on one CPU while the other one deregisters.
+/// A peer's write is copied on one CPU while the other one deregisters; a read is sent while the other one disconnects.
 const fn under_a_write(transport: Transport) -> Work {
-    let commands = &["@kernel-device classic 'a deregistration under'"];
+    let commands = &["@kernel-device classic 'a deregistration under' 'flushed reads'"];
     Work::Vm(Vm { transport, cpus: 2, ..Vm::new(V6_12, Own, 300, commands) })
 }
 /// `cmid-check` in one machine, with the name of its report.

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
+use cmid_io_common::Process;
+
 /// A side of a channel that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
@@ -24,6 +26,7 @@ pub(super) struct Wakers {
     halves: [Mutex<Option<Waker>>; 2],
     /// Whether the peer had few credits at the last turn.
     peer_is_low: AtomicBool,
+    process: Process,
 }
 
 impl Wakers {
@@ -54,10 +57,11 @@ impl Wakers {
         fence(Ordering::SeqCst);
     }
 
-    /// The receive of a message is free again. It can wait for the next turn, unless the peer has few credits.
+    /// The receive of a message is free again. It can wait for the next turn, unless the peer has few credits. In a forked
+    /// child nobody waits, and another thread of the parent may have had a lock.
     pub(super) fn dropped(self: &Arc<Self>) {
         fence(Ordering::SeqCst);
-        if self.peer_is_low.load(Ordering::Relaxed) {
+        if self.peer_is_low.load(Ordering::Relaxed) && !self.process.is_other() {
             self.wake_by_ref();
         }
     }
@@ -141,5 +145,13 @@ mod tests {
         wakers.wake_by_ref();
         wakers.wake_by_ref();
         assert_eq!(counts(), [0, 1, 1]);
+    }
+
+    #[test]
+    fn a_forked_child_that_drops_a_message_does_not_wait_for_the_locks_of_its_parent() {
+        let wakers = Arc::new(Wakers { process: Process(0), ..Wakers::default() });
+        wakers.look(true);
+        let _held = (wakers.of(Half::Send), wakers.of(Half::Receive));
+        wakers.dropped();
     }
 }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::{Part, Remote};
 use crate::memory::{MemoryError, MemoryReason, MemoryRefused};
@@ -17,6 +17,12 @@ pub trait Piece: DerefMut<Target = [u8]> + Send + Sync + 'static {
     /// Returns the address and the remote key of the byte at `offset`, for a peer. It has access if the pool was made
     /// with [`Access::REMOTE_READ`](super::Access::REMOTE_READ).
     fn remote(&self, offset: usize) -> Remote;
+
+    /// A number that this process has and no child that it forks, for a device whose objects a child inherits.
+    #[must_use]
+    fn process() -> u32 {
+        0
+    }
 }
 
 /// Registered memory in blocks of one length, for the QPs and SRQs of one PD
@@ -24,7 +30,7 @@ pub trait Piece: DerefMut<Target = [u8]> + Send + Sync + 'static {
 /// may use.
 ///
 /// [`Pool::take`] hands out a [`Block`], and its drop returns it. The memory is deregistered and freed after the last
-/// handle and the last block.
+/// handle and the last block. In a child of fork(2) neither waits: it may find a lock that no thread has any more.
 ///
 /// ```
 /// use cmid_proto::datapath::{Access, Parts, QueuePair, SendWr, prelude::*};
@@ -50,6 +56,9 @@ struct Shelf<P> {
     free: Mutex<Vec<Box<Slot<P>>>>,
     blocks: usize,
     block_len: usize,
+    /// [`Piece::process`], and what it was here.
+    process: fn() -> u32,
+    home: u32,
 }
 
 struct Slot<P> {
@@ -61,9 +70,14 @@ struct Slot<P> {
 }
 
 impl<P> Shelf<P> {
-    fn free(&self) -> MutexGuard<'_, Vec<Box<Slot<P>>>> {
-        // No call panics while it holds the lock.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    /// `None` in a forked child, if a thread of the parent had the lock.
+    fn free(&self) -> Option<MutexGuard<'_, Vec<Box<Slot<P>>>>> {
+        match self.free.try_lock() {
+            Ok(free) => Some(free),
+            Err(TryLockError::WouldBlock) if (self.process)() != self.home => None,
+            // No call panics while it holds the lock.
+            Err(_) => Some(self.free.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 }
 
@@ -83,13 +97,14 @@ impl<P: Piece> Pool<P> {
             free.push(Box::new(Slot { piece: piece?, range: (0, 0), shelf: None }));
         }
         let (blocks, block_len) = (free.len(), free.first().map_or(0, |slot| slot.piece.len()));
-        Ok(Pool(Arc::new(Shelf { free: Mutex::new(free), blocks, block_len })))
+        let (free, process) = (Mutex::new(free), P::process);
+        Ok(Pool(Arc::new(Shelf { free, blocks, block_len, process, home: process() })))
     }
 
     /// Takes a block; `None` if all are in use. Its bytes are those that its last owner left.
     #[must_use]
     pub fn take(&self) -> Option<Block<P>> {
-        let mut slot = self.0.free().pop()?;
+        let mut slot = self.0.free()?.pop()?;
         slot.shelf = Some(Arc::clone(&self.0));
         Some(Block(Some(slot)))
     }
@@ -97,7 +112,7 @@ impl<P: Piece> Pool<P> {
     /// Returns the number of blocks that can be taken now.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.0.free().len()
+        self.0.free().map_or(0, |free| free.len())
     }
 
     /// Returns the number of blocks.
@@ -245,9 +260,10 @@ impl<P: Piece> DerefMut for Block<P> {
 impl<P> Drop for Block<P> {
     fn drop(&mut self) {
         let Some(mut slot) = self.0.take() else { return };
-        if let Some(shelf) = slot.shelf.take() {
+        let Some(shelf) = slot.shelf.take() else { return };
+        if let Some(mut free) = shelf.free() {
             // It has room for all blocks of the pool.
-            shelf.free().push(slot);
+            free.push(slot);
         }
     }
 }
@@ -256,5 +272,39 @@ impl<P> fmt::Debug for Block<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shelf = self.0.as_ref().and_then(|slot| slot.shelf.as_ref());
         f.debug_struct("Block").field("len", &shelf.map(|shelf| shelf.block_len)).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+
+    std::thread_local! {
+        static PROCESS: Cell<u32> = const { Cell::new(1) };
+    }
+
+    impl Piece for Box<[u8]> {
+        fn remote(&self, _: usize) -> Remote {
+            Remote { addr: 0, rkey: 0 }
+        }
+
+        fn process() -> u32 {
+            PROCESS.get()
+        }
+    }
+
+    /// It would wait for ever: the thread that had the lock is not in the child.
+    #[test]
+    fn a_forked_child_does_not_wait_for_the_lock_of_a_pool() {
+        let pool = Pool::<Box<[u8]>>::of(2, [0, 1].map(|n| Ok([n].into()))).unwrap();
+        let taken = pool.take().unwrap();
+        let held = pool.0.free.lock().unwrap();
+        PROCESS.set(2);
+        drop(taken);
+        assert_eq!((pool.take().map(drop), pool.available()), (None, 0));
+        drop(held);
+        assert_eq!(pool.available(), 1, "what was dropped is not there");
     }
 }

@@ -139,8 +139,8 @@ pub trait QueuePair: Send {
     /// order, so the queue may be full although only its oldest request is not complete.
     ///
     /// After [`PostReason::Device`] the device or its library may have queued the request, and may execute it later. So
-    /// the request occupies the queue and pins its memory like an unsignaled one. Its completion is not returned, unless
-    /// another thread polls it before this call returns.
+    /// the request occupies the queue and pins its memory like an unsignaled one. Its completion is not returned, unless a poll
+    /// of another thread is about to return it. If one has returned it already, the post has succeeded.
     #[doc(alias("ibv_post_send", "rdma_post_send", "rdma_post_write", "rdma_post_read", "rdma_post_ud_send"))]
     #[doc(alias("rdma_post_sendv", "rdma_post_writev", "rdma_post_readv"))]
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), PostError>

@@ -43,6 +43,9 @@ pub(crate) enum Armed {
 #[derive(Debug)]
 pub(crate) struct CqState {
     pub(super) room: CqRoom,
+    /// The number of entries for each completion that the room counts. On iWARP `cmid_verbs` asks for two: see
+    /// [`World::flush_sends`](crate::fabric::world::World::flush_sends).
+    entries_each: usize,
     /// The number of entries that the work queues of each QP have reserved.
     shares: BTreeMap<QpNo, u32>,
     /// The number of entries that each shared receive queue has reserved, and its QPs.
@@ -58,11 +61,12 @@ pub(crate) struct CqState {
 }
 
 impl CqState {
-    pub(crate) fn new(no: CqNo, depth: u32, notices: Notices) -> Self {
+    pub(crate) fn new(no: CqNo, depth: u32, entries_each: usize, notices: Notices) -> Self {
         let (room, shares) = (CqRoom::new(depth), BTreeMap::new());
         let srq_shares = BTreeMap::new();
         CqState {
             room,
+            entries_each,
             shares,
             srq_shares,
             gone: Vec::new(),
@@ -146,7 +150,7 @@ impl CqState {
 
     /// Adds a completion. Returns false if there is no room.
     pub(crate) fn complete(&mut self, ready: Ready) -> bool {
-        if self.ready.len() >= self.room.depth() as usize {
+        if self.ready.len() >= self.room.depth() as usize * self.entries_each {
             self.overrun = true;
             return false;
         }
@@ -210,7 +214,7 @@ mod tests {
     #[test]
     fn a_full_queue_overruns_and_says_so_at_its_end() {
         let notices = Notices::of_one_cq().unwrap();
-        let mut cq = CqState::new(CqNo(1), 2, notices.clone());
+        let mut cq = CqState::new(CqNo(1), 2, 1, notices.clone());
         assert!(cq.complete(ready(1, 1)));
         assert_eq!(notices.take(), Ok(0));
         cq.arm(Armed::Any);

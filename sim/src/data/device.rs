@@ -48,7 +48,8 @@ impl Nic {
         }
         let no = self.on_device(|world| {
             world.grant(self.device.host, Resource::Cq)?;
-            Ok(world.queues.add_cq(depth, notices.clone()))
+            let entries_each = if world.is_iwarp(self.device.host) { 2 } else { 1 };
+            Ok(world.queues.add_cq(depth, entries_each, notices.clone()))
         })?;
         Ok(Cq { fabric: self.fabric.clone(), device: self.device, no, notices })
     }

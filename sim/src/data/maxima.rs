@@ -19,12 +19,12 @@ const RXE: Maxima = Maxima {
     srq_sge: 27,
 };
 
-/// Those of siw (siw.h, siw-abi.h): `SIW_MAX_QP_WR`, `SIW_MAX_SGE`, `SIW_MAX_INLINE`, `SIW_MAX_CQE`, `SIW_MAX_SRQ_WR`.
+/// Those of siw (siw.h, siw-abi.h): `SIW_MAX_QP_WR`, `SIW_MAX_SGE`, `SIW_MAX_INLINE`, half of `SIW_MAX_CQE`, `SIW_MAX_SRQ_WR`.
 const SIW: Maxima = Maxima {
     qp_wr: 1 << 15,
     sge: 6,
     inline: 80,
-    cqe: 100 << 15,
+    cqe: 50 << 15,
     comp_vectors: COMP_VECTORS,
     srq_wr: 10 << 15,
     srq_sge: 6,

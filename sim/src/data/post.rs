@@ -258,7 +258,8 @@ pub(super) fn fitting<T>(
     queue: Queue,
     requests: impl Iterator<Item = Result<T, PostReason>>,
 ) -> Result<Batch<T>, Stopped> {
-    let batch: Batch<T> = requests.collect::<Result<_, _>>()?;
+    // A batch need not end: what is beyond the room is not looked at.
+    let batch: Batch<T> = requests.take(queue.room as usize + 1).collect::<Result<_, _>>()?;
     match batch.len() {
         0 => Err(PostReason::EmptyBatch.into()),
         count if count > queue.room as usize => Err(PostReason::QueueFull { max: queue.max }.into()),

@@ -235,10 +235,10 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) fn add_cq(&mut self, depth: u32, notices: Notices) -> CqNo {
+    pub(crate) fn add_cq(&mut self, depth: u32, entries_each: usize, notices: Notices) -> CqNo {
         self.next_cq += 1;
         let no = CqNo(self.next_cq);
-        self.cqs.insert(no, CqState::new(no, depth, notices));
+        self.cqs.insert(no, CqState::new(no, depth, entries_each, notices));
         no
     }
 

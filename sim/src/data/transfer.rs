@@ -4,7 +4,7 @@ use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFl
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
 use crate::data::pair_state::PairState;
-use crate::data::pending::Pending;
+use crate::data::pending::{Order, Pending, is_read};
 use crate::data::queues::{Pair, Received, Sent};
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};
@@ -375,8 +375,14 @@ impl World {
     /// Flushes the send queue of a QP in its error state, also what the doorbell was refused for.
     pub(crate) fn flush_sends(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        for pending in std::mem::take(&mut pair.sends) {
-            self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
+        let (order, mut sends) = (pair.order, std::mem::take(&mut pair.sends));
+        for pending in &sends {
+            self.finish_send(qp, pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
+        }
+        let current = sends.iter_mut().rfind(|pending| pending.action.is_none());
+        if let Some(read) = current.filter(|current| order == Order::OfTransport && is_read(current.opcode)) {
+            read.is_withdrawn = true;
+            self.finish_send(qp, read, Sent::failed(WcStatus::WR_FLUSH_ERR));
         }
     }
 

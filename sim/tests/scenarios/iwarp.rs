@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{DataPath, QueuePair};
+use cmid_proto::datapath::{Caps, DataPath, QueuePair};
 use cmid_proto::{CmEvent, ConnParam, Device, Errno, IdKey, PortSpace, Transport};
 use cmid_sim::{Config, Fabric, QpState};
 
@@ -28,13 +28,13 @@ pub(crate) fn env_with(config: Config) -> Env {
 /// A listener, a client that has connected with this private data, and the id of the request.
 fn requested(env: &mut Env, data: &[u8]) -> (IdKey, IdKey, Equipment) {
     let param = env.cp();
-    requested_with(env, param, data)
+    requested_with(env, Caps::default(), param, data)
 }
 
-fn requested_with(env: &mut Env, param: ConnParam, data: &[u8]) -> (IdKey, IdKey, Equipment) {
+fn requested_with(env: &mut Env, caps: Caps, param: ConnParam, data: &[u8]) -> (IdKey, IdKey, Equipment) {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
-    let qp = env.client.qp(client);
+    let qp = env.client.qp_with(client, caps);
     env.client.connect(client, param, data).unwrap();
     let request = env.server.next(env.cs);
     assert_eq!((request.kind, request.listener), (CmEvent::ConnectRequest, Some(listener)));
@@ -47,12 +47,17 @@ pub(crate) fn established(env: &mut Env) -> ([IdKey; 2], [Equipment; 2]) {
 
 /// With the resources and depths of client and server.
 pub(crate) fn established_with(env: &mut Env, depths: [(u8, u8); 2]) -> ([IdKey; 2], [Equipment; 2]) {
+    established_by(env, Caps::default(), depths)
+}
+
+/// With the capacities of the client too.
+pub(crate) fn established_by(env: &mut Env, caps: Caps, depths: [(u8, u8); 2]) -> ([IdKey; 2], [Equipment; 2]) {
     let params = depths.map(|(responder_resources, initiator_depth)| ConnParam {
         responder_resources,
         initiator_depth,
         ..env.cp()
     });
-    let (client, server, client_qp) = requested_with(env, params[0], &[]);
+    let (client, server, client_qp) = requested_with(env, caps, params[0], &[]);
     let server_qp = env.server.qp(server);
     env.server.accept(server, params[1], b"yes").unwrap();
     env.client.next(env.cc).is(client, CmEvent::Established, 0).carries(3, b"yes");

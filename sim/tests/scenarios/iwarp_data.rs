@@ -1,6 +1,8 @@
 //! Work requests on iWARP: sends and writes complete when TCP has them, reads when they are answered.
 
-use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{
+    Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
+};
 use cmid_proto::{Errno, Transport};
 use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
 
@@ -93,6 +95,27 @@ fn on_iwarp_a_read_that_the_peer_does_not_answer_is_refused() {
             assert!(polled(&env, &mut end.send_cq).contains(&(2, OK)));
         }
     }
+}
+
+/// `siw_sq_flush` completes the read that is sent next as one that awaits its answer, and as what is sent.
+#[test]
+fn on_iwarp_a_full_cq_has_room_for_the_read_that_is_flushed_twice() {
+    const DEPTH: u32 = 64;
+    let mut env = iwarp::env();
+    let caps = Caps { max_send_wr: DEPTH, ..Caps::default() };
+    let ([client, _], [mut c, s]) = iwarp::established_by(&mut env, caps, [(1, 1); 2]);
+    assert_eq!((c.send_cq.room().depth(), c.send_cq.room().reserved()), (DEPTH, DEPTH));
+    let here = c.pd.register(vec![1; 8], ALL).unwrap();
+    let there = s.pd.register(vec![0; 8], ALL).unwrap();
+    for n in 1..u64::from(DEPTH) {
+        c.qp.post_send(SendWr::write(n, here.sge(0..8), remote(&there))).unwrap();
+    }
+    c.qp.post_send(SendWr::read(DEPTH.into(), here.sge(0..8), remote(&there))).unwrap();
+    env.client.device.destroy_qp(client).unwrap();
+    let mut polled = vec![Completion::default(); 2 * DEPTH as usize];
+    let count = c.send_cq.poll(&mut polled).unwrap();
+    assert!(polled[..count].iter().map(|done| done.wr_id).eq(1..=DEPTH.into()));
+    assert_eq!(c.send_cq.poll(&mut polled), Ok(0), "no overrun");
 }
 
 /// The library returns success for what it queues behind a refused request, and does not ring.

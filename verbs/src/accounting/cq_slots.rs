@@ -225,11 +225,12 @@ impl CqSlots {
         }
     }
 
-    /// Records that a QP with an SRQ is destroyed, which had this number. Called once for each
-    /// [`attach_srq`](CqSlots::attach_srq). Returns the use of the SRQ, as [`leave`](CqSlots::leave) does.
+    /// Records that a QP with an SRQ is destroyed, which had this number; 0 if it could not be created, and so has left
+    /// nothing. Called once for each [`attach_srq`](CqSlots::attach_srq). Returns the use of the SRQ, as
+    /// [`leave`](CqSlots::leave) does.
     #[must_use]
     pub(crate) fn leave_srq(&self, table: Arc<SrqTable>, qp_num: u32) -> Option<Gone> {
-        let is_idle = table.slots().unpolled() == 0;
+        let is_idle = qp_num == 0 || table.slots().unpolled() == 0;
         self.add_gone(self.state.lock(), Gone::Srq(table, qp_num), is_idle)
     }
 

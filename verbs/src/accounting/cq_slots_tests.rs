@@ -293,6 +293,9 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     assert_eq!((Arc::strong_count(&table), cq_slots.awaits_srq()), (1, false));
     let left = receive(&mut cursor, 1);
     assert_eq!((slot_cache.is_idle(&cq_slots), cq_slots.awaits_srq()), (true, true), "a wait does not end");
+    // A QP that could not be created has left nothing, whatever is in flight.
+    cq_slots.attach_srq(&table).expect("room");
+    assert!(cq_slots.leave_srq(Arc::clone(&table), 0).is_some() && slot_cache.is_idle(&cq_slots));
     drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     drop(cq_slots.leave_srq(Arc::clone(&table), 17));
     // The SRQ is destroyed, and the memory of its receive is still pinned.

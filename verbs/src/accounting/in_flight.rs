@@ -33,7 +33,8 @@
 //! - No request of a send queue reaches the provider before the QP is in RTS (`Qp::open_send`). If the provider returns
 //!   an error, it may have queued all that it was given: soft-RoCE's library does before the kernel refuses the
 //!   doorbell. So that stays in flight, with tokens that are not used again, and ends as a request without a completion.
-//!   If it is executed, its completion is dropped, because the application was told that it is not posted (retire.rs).
+//!   If it is executed, its completion is dropped, because the application was told that it is not posted (retire.rs). If
+//!   another thread has polled the completion before, the application is told that it is posted.
 //! - A queue counts until its QP is destroyed, and after that until all its completions were polled, its CQ was found
 //!   empty, or its CQ cannot be polled any more (cq_slots.rs). Some providers remove the completions of a destroyed QP,
 //!   others leave them in the CQ.

@@ -38,7 +38,8 @@ impl WrRing {
             return if is_before { Retired::Silent } else { Retired::Unexpected };
         }
         let [wr_id, keys] = self.slot(token);
-        let (wr_id, kind) = (wr_id.load(Ordering::Relaxed), Kind(keys.load(Ordering::Relaxed)));
+        // The poster may withdraw it meanwhile: who comes first decides. Release: as in `retire_alone`.
+        let (wr_id, kind) = (wr_id.load(Ordering::Relaxed), Kind(keys.fetch_or(DONE, Ordering::Release)));
         if self.is_unordered && kind.has(DONE) {
             return Retired::Silent;
         }
@@ -105,14 +106,22 @@ impl Cursor {
     /// Called if the provider has not accepted the last `count` requests, which are at least one. It may execute them, at
     /// once or with a later doorbell. So they stay in flight, with their tokens. Their completions are not for the
     /// application.
+    ///
+    /// Returns how many that are: those after the last one whose completion another thread has already polled. The provider
+    /// has queued that one, and all before it. In a queue in order, the completion of a request is told, and its post fails
+    /// nevertheless, only if this runs between two instructions of its poll ([`WrRing::retire_next`]).
     #[cold]
-    pub(crate) fn withdraw(&mut self, count: u32) {
+    pub(crate) fn withdraw(&mut self, count: u32) -> u32 {
         let after = self.wr_ring.posted.number.load(Ordering::Relaxed) as u32;
-        for behind in 1..=count {
-            let [_, keys] = self.wr_ring.slot(u64::from(after.wrapping_sub(behind)));
-            // The poller may write it too.
-            keys.fetch_or(WITHDRAWN | UNSIGNALED, Ordering::Relaxed);
+        let is_told = |behind: &u32| {
+            let number = after.wrapping_sub(*behind);
+            let [_, keys] = self.wr_ring.slot(u64::from(number));
+            self.is_over(number) || Kind(keys.fetch_or(WITHDRAWN | UNSIGNALED, Ordering::Relaxed)).has(DONE)
+        };
+        let withdrawn = (1..=count).find(is_told).map_or(count, |told| told - 1);
+        if withdrawn > 0 {
+            self.wr_ring.withdrawn.store(PRESENT | u64::from(after), Ordering::Release);
         }
-        self.wr_ring.withdrawn.store(PRESENT | u64::from(after), Ordering::Release);
+        withdrawn
     }
 }

@@ -138,3 +138,26 @@ fn what_a_provider_has_posted_of_a_batch_is_completed_and_the_rest_is_withdrawn(
     assert_eq!(named(&wr_ring), [3]);
     assert_eq!((0..9).filter(|&key| cursor.file(9, &[key], WRITE).is_some()).count(), 3);
 }
+
+/// Another thread polls while the provider is about to return its error.
+#[test]
+fn what_is_told_before_the_post_has_failed_is_posted_with_all_before_it() {
+    for (is_unordered, told) in [(false, 0), (false, 1), (false, 3), (true, 1), (true, 3)] {
+        let new = if is_unordered { WrRing::unordered } else { WrRing::new };
+        let wr_ring = Arc::new(new(7, 4, 1));
+        let mut cursor = Cursor::new(&wr_ring);
+        let tokens = [1, 2, 3].map(|key| post(&mut cursor, key, WRITE));
+        let is_done =
+            |token| wr_ring.retire_next(token).is_some() || matches!(wr_ring.retire(token), Retired::Done(..));
+        assert!(tokens[..told].iter().all(|token| is_done(*token)));
+        assert_eq!(cursor.withdraw(3), 3 - told as u32, "{is_unordered} {told}");
+        wr_ring.heed_withdrawn();
+        assert!(tokens[told..].iter().all(|token| wr_ring.retire(*token) == Retired::Silent));
+        assert!(wr_ring.is_idle());
+    }
+    // The last one is told: those before it have no completion of their own.
+    let (wr_ring, mut cursor) = unordered(4);
+    let [_, last] = [1, 2].map(|key| post(&mut cursor, key, WRITE.with(QUIET)));
+    assert!(matches!(wr_ring.retire(last), Retired::Done(2, _)));
+    assert_eq!(cursor.withdraw(2), 0);
+}

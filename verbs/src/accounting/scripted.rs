@@ -218,11 +218,12 @@ impl Qp {
     }
 
     fn withdraw(&mut self, is_recv: bool, count: usize) {
-        if is_recv {
-            self.queues.withdraw_recv(&mut self.recv, count);
+        // No completion of them is polled yet.
+        let _ = if is_recv {
+            self.queues.withdraw_recv(&mut self.recv, count)
         } else {
-            self.queues.withdraw_send(&mut self.send, count);
-        }
+            self.queues.withdraw_send(&mut self.send, count)
+        };
     }
 
     /// The cursor of a queue with its ring; `None` if its receives are those of an SRQ.
@@ -275,7 +276,7 @@ impl Drop for Qp {
             core::mem::forget(self.owned.take());
         } else {
             drop(self.queues.close(&self.pd.0, self.owned.take()));
-            srq.into_iter().for_each(|(table, cq)| drop(cq.cq_slots.leave_srq(table, 0)));
+            srq.into_iter().for_each(|(table, cq)| drop(cq.cq_slots.leave_srq(table, 1)));
         }
         self.pd.0.released();
     }

@@ -92,12 +92,7 @@ impl SlotCache {
     /// or no receive of an SRQ of this CQ.
     #[cold]
     pub(crate) fn retire_next_srq(&self, token: u64) -> Option<u64> {
-        // One that is withdrawn is left to `retire_srq`.
-        let slots = self.srq(srq_of(token)?).filter(|slots| !slots.is_withdrawn(token))?;
-        match slots.retire(token) {
-            SrqRetired::Done(wr_id) => Some(wr_id),
-            SrqRetired::Silent | SrqRetired::Unexpected => None,
-        }
+        self.srq(srq_of(token)?)?.retire_next(token)
     }
 
     fn srq(&self, srq_id: u16) -> Option<&SrqSlots> {

@@ -47,7 +47,8 @@ struct Slot {
     next: AtomicU32,
     /// The key of the first range.
     lkey: AtomicU32,
-    /// Whether the provider has refused its last receive, and may have queued it nevertheless. The poster writes it.
+    /// The number that its last receive has got because the provider has refused it, and may have queued it nevertheless; 0
+    /// without one. The poster writes it.
     withdrawn: AtomicU32,
 }
 
@@ -121,45 +122,65 @@ impl SrqSlots {
         self.more_lkeys.get(start..start + self.more).unwrap_or_default()
     }
 
+    fn slot(&self, token: u64) -> Option<&Slot> {
+        self.slots.get((token as u32 & (self.step - 1)) as usize)
+    }
+
+    /// The number of a receive after its withdrawal.
+    fn withdrawn(&self, token: u64) -> u32 {
+        (token as u32).wrapping_add(self.step.wrapping_mul(2))
+    }
+
     /// Retires a receive: its completion was polled.
     pub(crate) fn retire(&self, token: u64) -> SrqRetired {
-        let number = token as u32;
-        let at = number & (self.step - 1);
-        let Some(slot) = self.slots.get(at as usize) else { return SrqRetired::Unexpected };
+        if let Some(wr_id) = self.retire_next(token) {
+            return SrqRetired::Done(wr_id);
+        }
+        let withdrawn = self.withdrawn(token);
+        let has_withdrawn = |slot: &&Slot| slot.withdrawn.load(Ordering::Relaxed) == withdrawn;
+        let slot = self.slot(token).filter(has_withdrawn);
+        if slot.is_some_and(|slot| self.end(slot, withdrawn)) { SrqRetired::Silent } else { SrqRetired::Unexpected }
+    }
+
+    /// Retires a receive that is in flight and not withdrawn, and returns the user's `wr_id`.
+    pub(crate) fn retire_next(&self, token: u64) -> Option<u64> {
+        let slot = self.slot(token)?;
         // What was stored before the receive was handed to the device can be seen when the device has completed it: the
         // provider puts barriers on both sides, as the data itself needs them.
         let wr_id = slot.wr_id.load(Ordering::Relaxed);
-        let is_withdrawn = self.is_withdrawn(token);
+        self.end(slot, token as u32).then_some(wr_id)
+    }
+
+    /// Gives the slot of a receive with this number back. False if its last receive has another number, or is over.
+    fn end(&self, slot: &Slot, number: u32) -> bool {
         let is_odd = number & self.step != 0;
         // Only one of two threads gives the slot back, whatever a provider completes twice. Releases what the poll has
         // written to memory to who finds that the receive is not in flight.
         let after = number.wrapping_add(self.step);
-        if !is_odd || slot.number.compare_exchange(number, after, Ordering::Release, Ordering::Relaxed).is_err() {
-            return SrqRetired::Unexpected;
+        if !is_odd || slot.number.compare_exchange(number, after, Ordering::Release, Ordering::Acquire).is_err() {
+            return false;
         }
         let mut first = self.returned.load(Ordering::Relaxed);
         loop {
             slot.next.store(first, Ordering::Relaxed);
             // Release: makes the slot visible to the poster.
+            let at = number & (self.step - 1);
             match self.returned.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(other) => first = other,
             }
         }
         self.retired.fetch_add(1, Ordering::Release);
-        if is_withdrawn { SrqRetired::Silent } else { SrqRetired::Done(wr_id) }
+        true
     }
 
     /// Whether the receive with this token, which was filed, is no longer in flight. Acquires what its poll has written.
     pub(crate) fn is_over(&self, token: u64) -> bool {
-        let slot = self.slots.get((token as u32 & (self.step - 1)) as usize);
-        slot.is_none_or(|slot| slot.number.load(Ordering::Acquire) != token as u32)
-    }
-
-    /// Whether the receive with this token is withdrawn.
-    pub(crate) fn is_withdrawn(&self, token: u64) -> bool {
-        let slot = self.slots.get((token as u32 & (self.step - 1)) as usize);
-        slot.is_some_and(|slot| slot.withdrawn.load(Ordering::Relaxed) != 0)
+        let is_over = |slot: &Slot| {
+            let (number, withdrawn) = (slot.number.load(Ordering::Acquire), self.withdrawn(token));
+            number != token as u32 && (number != withdrawn || slot.withdrawn.load(Ordering::Relaxed) != withdrawn)
+        };
+        self.slot(token).is_none_or(is_over)
     }
 
     /// Stores a receive in a free slot that has its keys. Returns the lower half of its token.
@@ -224,12 +245,16 @@ impl SrqCursor {
     }
 
     /// Withdraws the receive with this token, which the provider has refused. It stays in flight, because the provider
-    /// may have queued it.
+    /// may have queued it, and its completion is not for the application. False if that has been polled: then the
+    /// receive was posted.
     #[cold]
-    pub(crate) fn withdraw(&mut self, token: u64) {
-        if let Some(slot) = self.slots.slots.get((token as u32 & (self.slots.step - 1)) as usize) {
-            slot.withdrawn.store(1, Ordering::Relaxed);
-        }
+    pub(crate) fn withdraw(&mut self, token: u64) -> bool {
+        let (slots, withdrawn) = (&self.slots, self.slots.withdrawn(token));
+        slots.slot(token).is_some_and(|slot| {
+            slot.withdrawn.store(withdrawn, Ordering::Relaxed);
+            // Of this and the poll the first one decides.
+            slot.number.compare_exchange(token as u32, withdrawn, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
     }
 
     /// Returns the number of free slots.

@@ -79,3 +79,22 @@ fn a_token_names_its_srq_and_is_that_of_no_queue() {
     let last = (0..MAX_CAPACITY).map(|at| cursor.file(u64::from(at), [1])).last().flatten().expect("room");
     assert_eq!(slots.retire(last), SrqRetired::Done(u64::from(MAX_CAPACITY) - 1));
 }
+
+#[test]
+fn a_receive_that_is_withdrawn_ends_unseen_and_one_that_is_told_is_not_withdrawn() {
+    let (slots, mut cursor) = srq(1, 1);
+    for _ in 0..3 {
+        let token = cursor.file(10, [1]).expect("room");
+        assert!(cursor.withdraw(token));
+        assert_eq!((slots.is_over(token), named(&slots), cursor.file(11, [2])), (false, vec![1], None));
+        assert_eq!((slots.retire_next(token), slots.retire(token)), (None, SrqRetired::Silent));
+        assert_eq!((slots.retire(token), slots.is_over(token)), (SrqRetired::Unexpected, true));
+        let token = cursor.file(12, [3]).expect("room");
+        assert_eq!((slots.retire(token), cursor.withdraw(token)), (SrqRetired::Done(12), false));
+        assert_eq!((slots.unpolled(), slots.is_over(token)), (0, true));
+        // A second completion, while the next receive has the number that a withdrawal would have given.
+        let next = cursor.file(13, [4]).expect("room");
+        assert_eq!((slots.retire(token), slots.is_over(token)), (SrqRetired::Unexpected, true));
+        assert_eq!(slots.retire(next), SrqRetired::Done(13));
+    }
+}

@@ -121,14 +121,14 @@ impl<C: Provider> WorkQueues<C> {
 
     /// Withdraws the last requests of the queue of sends: see [`Cursor::withdraw`].
     #[cold]
-    pub(crate) fn withdraw_send(&self, cursor: &mut Cursor, count: usize) {
-        withdraw(&*self.send_cq, self.send.get(), cursor, count);
+    pub(crate) fn withdraw_send(&self, cursor: &mut Cursor, count: usize) -> usize {
+        withdraw(&*self.send_cq, self.send.get(), cursor, count)
     }
 
     /// The same for receives.
     #[cold]
-    pub(crate) fn withdraw_recv(&self, cursor: &mut Cursor, count: usize) {
-        withdraw(&*self.recv_cq, self.recv.get(), cursor, count);
+    pub(crate) fn withdraw_recv(&self, cursor: &mut Cursor, count: usize) -> usize {
+        withdraw(&*self.recv_cq, self.recv.get(), cursor, count)
     }
 
     /// Ends both queues of a destroyed QP. What its requests of sends and of receives own is dropped when they can no
@@ -165,13 +165,14 @@ impl<C: Provider> WorkQueues<C> {
     }
 }
 
-fn withdraw(cq: &impl Provider, ring: Option<&Ring>, cursor: &mut Cursor, count: usize) {
+fn withdraw(cq: &impl Provider, ring: Option<&Ring>, cursor: &mut Cursor, count: usize) -> usize {
     // A batch is not longer than its queue.
-    cursor.withdraw(count as u32);
+    let withdrawn = cursor.withdraw(count as u32);
     if let Some(Ring { queue_id, wr_ring, .. }) = ring {
         // The poller then looks at the completions of this queue one by one.
         cq.cq_slots().set_ring(*queue_id, wr_ring);
     }
+    withdrawn as usize
 }
 
 impl Shape {

@@ -48,8 +48,15 @@ impl AsyncEvents {
             return Err(Errno::ENODEV);
         }
         let events = AsyncEvents { context };
+        events.is_own()?;
         set_nonblocking(events.raw_fd(), true)?;
         Ok(events)
+    }
+
+    /// Refuses reads in a forked child: its parent would wait for ever for the ack of what the child has read, in the
+    /// destruction of the object.
+    fn is_own(&self) -> Result<(), Errno> {
+        if self.context.is_inherited() { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     fn raw_fd(&self) -> c_int {
@@ -65,6 +72,7 @@ impl AsyncEventQueue for AsyncEvents {
     }
 
     fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno> {
+        self.is_own()?;
         let mut raw = MaybeUninit::<RawAsyncEvent>::zeroed();
         // SAFETY: the context is open, and the result has a place of the right layout (asserted above).
         let read = || unsafe { ffi::ibv_get_async_event(self.context.as_ptr(), raw.as_mut_ptr().cast()) };

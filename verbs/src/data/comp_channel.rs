@@ -101,8 +101,14 @@ impl RawChannel {
         unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), cq, &raw mut context) }
     }
 
-    /// Changes the descriptor, if it is not as it should be.
+    /// Changes the descriptor before a read, if it is not as it should be.
+    ///
+    /// # Errors
+    /// `EACCES` in a forked child: its parent would wait for ever for the ack of what the child has read (ibv_destroy_cq(3)).
     fn set_blocking(&self, blocks: bool) -> Result<(), Errno> {
+        if self.context.is_inherited() {
+            return Err(Errno::EACCES);
+        }
         if self.is_blocking.load(Ordering::Relaxed) != blocks {
             set_nonblocking(self.raw_fd(), !blocks)?;
             self.is_blocking.store(blocks, Ordering::Relaxed);

@@ -221,6 +221,12 @@ impl Context {
         unsafe { (*(*self.as_ptr()).device).transport_type == ibv_transport_type::IBV_TRANSPORT_IWARP }
     }
 
+    /// The number of entries of a CQ for each completion that its queues have room for. Soft-iWARP's needs one more for each
+    /// send queue: it flushes the read that it is about to send twice (`siw_sq_flush`).
+    pub(crate) fn entries_each(&self) -> u32 {
+        if self.is_iwarp() { 2 } else { 1 }
+    }
+
     /// The number of completion vectors of the device.
     pub(crate) fn comp_vectors(&self) -> u32 {
         // SAFETY: the context is open, and nothing writes the field after that.

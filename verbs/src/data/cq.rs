@@ -16,7 +16,7 @@ use crate::accounting::slot_cache::SlotCache;
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
 use crate::data::notifications::PendingNotifications;
-use crate::data::resize::{PollCall, depth_of};
+use crate::data::resize::{PollCall, entries_of};
 use crate::data::window_qps::WindowQps;
 use crate::errno;
 use crate::ffi::{self, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
@@ -86,7 +86,8 @@ impl Cq {
     fn on(channel: Arc<RawChannel>, shares_channel: bool, depth: u32, vector: u32) -> Result<Self, Errno> {
         let context = channel.context();
         let number = |value| c_int::try_from(value).map_err(|_| Errno::EINVAL);
-        let (depth, vector) = (number(depth)?, number(vector)?);
+        let each = context.entries_each();
+        let (entries, vector) = (number(depth.saturating_mul(each))?, number(vector)?);
         // SAFETY: the context is open; its operation table does not change after that.
         let (poll, request_notification) = unsafe {
             let operations = &(*context.as_ptr()).ops;
@@ -95,10 +96,10 @@ impl Cq {
         // SAFETY: context and channel are open and outlive the CQ; it has no application context. The kernel
         // refuses a vector that the device does not have.
         let raw = errno::of_new(|| unsafe {
-            ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector)
+            ffi::ibv_create_cq(context.as_ptr(), entries, ptr::null_mut(), channel.as_ptr(), vector)
         })?;
         // SAFETY: the CQ was just created, and is alive.
-        let cq_slots = CqSlots::new(unsafe { depth_of(raw) });
+        let cq_slots = CqSlots::new(unsafe { entries_of(raw) } / each);
         let inner = Arc::new(CqInner {
             cq_slots,
             raw,

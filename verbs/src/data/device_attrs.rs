@@ -29,7 +29,7 @@ impl Context {
             sge: count(attr.max_sge),
             // No call tells it: create_reasons.rs looks for it.
             inline: u32::MAX,
-            cqe: count(attr.max_cqe),
+            cqe: count(attr.max_cqe) / self.entries_each(),
             comp_vectors: self.comp_vectors(),
             srq_wr: count(attr.max_srq_wr).min(MAX_CAPACITY),
             srq_sge: count(attr.max_srq_sge),

@@ -392,7 +392,7 @@ impl MemoryRegion for Mr {
         let Some(registration) = self.registration.as_mut() else {
             return Reregistered { result: Err(gone(MemoryRequest::Reregister)), buffer: change.buffer };
         };
-        registration.owner().parked().retry();
+        registration.owner().retry();
         let reregistered = registration.reregister(change, policy);
         self.refresh();
         reregistered
@@ -402,7 +402,7 @@ impl MemoryRegion for Mr {
         let Some(mut registration) = self.registration.take() else {
             return Err(ErrorWith::new(self, gone(MemoryRequest::Deregister)));
         };
-        registration.owner().parked().retry();
+        registration.owner().retry();
         registration.deregister().map_err(|error| {
             self.registration = Some(registration);
             self.refresh();

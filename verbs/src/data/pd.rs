@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Bindings, Domain, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
+use cmid_proto::memory::{self, Bindings, Domain, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, PdState};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
@@ -135,7 +135,8 @@ impl PdInner {
     /// The refusal of a request in a forked child.
     #[cold]
     fn of_parent(&self, request: MemoryRequest) -> MemoryRefused {
-        let target = MemoryTarget::Pd(self.domain().state());
+        // Another thread of the parent may have had the lock.
+        let target = MemoryTarget::Pd(self.domain.try_lock().map_or(PdState::Live, |domain| domain.state()));
         MemoryRefused { request, target, reason: MemoryReason::OtherProcess }
     }
 
@@ -147,6 +148,13 @@ impl PdInner {
     /// Registrations and windows without an owner.
     pub(crate) fn parked(&self) -> &Parked<dyn TryEnd + Send> {
         &self.parked
+    }
+
+    /// Ends those that can be ended now, but none in a forked child, where another thread of the parent may have had the lock.
+    pub(crate) fn retry(&self) {
+        if !self.is_inherited() {
+            self.parked.retry();
+        }
     }
 
     /// Whether it was allocated in another process, before a fork.
@@ -232,11 +240,8 @@ impl Drop for PdUse {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        if self.0.is_inherited() {
-            return;
-        }
         // Retries deregistrations that failed for a passing reason. This may be the last opportunity.
-        self.0.parked.retry();
+        self.0.retry();
     }
 }
 

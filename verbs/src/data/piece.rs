@@ -12,6 +12,7 @@ use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::{Access, Buffer, Mr, Pd};
 use crate::ffi::ibv_sge;
+use crate::process::Process;
 
 /// The memory of a block: a part of a buffer that only its pool uses, with a registration on each PD of the pool.
 ///
@@ -137,6 +138,10 @@ impl datapath::Piece for Piece {
     fn remote(&self, offset: usize) -> Remote {
         let mr = self.mrs.first();
         mr.map_or(Remote { addr: 0, rkey: 0 }, |mr| mr.remote(self.offset.wrapping_add(offset)))
+    }
+
+    fn process() -> u32 {
+        Process::current().map_or(0, Process::number)
     }
 }
 

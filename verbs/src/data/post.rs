@@ -197,7 +197,12 @@ impl Poster {
         // returns. The memory that the request names is writable, of the same PD, and from here on pinned (see `Mr`) or
         // the request's (see `Piece`).
         let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) };
-        answer(returned, bad).map_err(|errno| self.withdraw_recvs(1, PostReason::Device(errno)))
+        match answer(returned, bad) {
+            Ok(()) => Ok(()),
+            Err(errno) => {
+                self.end_recvs(1, Stopped::from(PostReason::Device(errno))).map(drop).map_err(|end| end.reason)
+            }
+        }
     }
 
     /// Posts a request of the send queue that names this memory.
@@ -359,7 +364,7 @@ impl Poster {
         self.send.advance_by(count as u32);
         match batch.complete() {
             Ok(()) => Ok(count),
-            Err(errno) => Err(self.withdraw_sends(count, PostReason::Device(errno)).into()),
+            Err(errno) => self.end_sends(count, PostReason::Device(errno).into()),
         }
     }
 

@@ -57,7 +57,7 @@ impl Poster {
         let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
         let result = staging.posted(returned, bad);
         self.recv_staging = Some(staging);
-        result.map_err(|error| self.withdraw_recvs(len - error.posted, error))
+        result.or_else(|stopped| self.end_recvs(len, stopped))
     }
 
     /// Posts a batch by ibv_post_send(3).
@@ -93,6 +93,6 @@ impl Poster {
         let returned = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
         let result = staging.posted(returned, bad);
         self.send_staging = Some(staging);
-        result.map_err(|error| self.withdraw_sends(len - error.posted, error))
+        result.or_else(|stopped| self.end_sends(len, stopped))
     }
 }

@@ -169,21 +169,27 @@ impl Poster {
     /// the provider may have queued it.
     #[inline(always)]
     pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), PostReason> {
-        answer.map_err(|errno| self.withdraw_sends(1, PostReason::Device(errno)))
+        match answer {
+            Ok(()) => Ok(()),
+            Err(errno) => {
+                self.end_sends(1, Stopped::from(PostReason::Device(errno))).map(drop).map_err(|end| end.reason)
+            }
+        }
     }
 
-    /// Withdraws the last `count` requests of the send queue, which are not known to be posted, and returns the error.
+    /// Ends the post of the last `count` requests of the send queue, which the provider has stopped. Withdraws those that
+    /// are not known to be posted. Returns their number if all are.
     #[cold]
-    pub(super) fn withdraw_sends<E>(&mut self, count: usize, error: E) -> E {
-        self.inner.queues.withdraw_send(&mut self.send, count);
-        error
+    pub(super) fn end_sends(&mut self, count: usize, stopped: Stopped) -> Result<usize, Stopped> {
+        let withdrawn = self.inner.queues.withdraw_send(&mut self.send, count - stopped.posted);
+        stopped.before(withdrawn, count)
     }
 
     /// The same for receives.
     #[cold]
-    pub(super) fn withdraw_recvs<E>(&mut self, count: usize, error: E) -> E {
-        self.inner.queues.withdraw_recv(&mut self.recv, count);
-        error
+    pub(super) fn end_recvs(&mut self, count: usize, stopped: Stopped) -> Result<usize, Stopped> {
+        let withdrawn = self.inner.queues.withdraw_recv(&mut self.recv, count - stopped.posted);
+        stopped.before(withdrawn, count)
     }
 
     /// Opens the receive queue and looks for room, as `send_room` does for sends.

@@ -20,7 +20,7 @@ impl ProtectionDomain for Pd {
     /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
     /// `EFAULT` also for memory that is mapped read-only, if [`Access::LOCAL_WRITE`] is requested.
     fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, ErrorWith<Buffer, MemoryError>> {
-        self.0.parked().retry();
+        self.0.retry();
         Mr::register(self, buffer.into(), access)
     }
 
@@ -31,13 +31,13 @@ impl ProtectionDomain for Pd {
         block_len: usize,
         access: Access,
     ) -> Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>> {
-        self.0.parked().retry();
+        self.0.retry();
         let pds: Vec<_> = iter::once(self).chain(others).collect();
         Piece::pool(&pds, buffer.into(), block_len, access)
     }
 
     fn alloc_mw(&self) -> Result<Mw, CreateError> {
-        self.0.parked().retry();
+        self.0.retry();
         Mw::alloc(self).map_err(CreateCall::AllocMw.failed())
     }
 
@@ -69,7 +69,7 @@ impl ProtectionDomain for Pd {
     }
 
     fn dealloc(&self) -> Result<(), MemoryError> {
-        self.0.parked().retry();
+        self.0.retry();
         self.0.dealloc()
     }
 }

@@ -36,12 +36,12 @@ unsafe extern "C" fn fail(_: *mut ibv_cq, _: c_int, _: *mut ibv_wc) -> c_int {
     -1
 }
 
-/// Returns the depth of a CQ as its provider has rounded it.
+/// Returns the number of entries of a CQ as its provider has rounded it.
 ///
 /// # Safety
 /// The CQ is alive. It is being created or resized by this thread, or the caller has its handle by `&mut`: only
 /// ibv_resize_cq(3) writes the field.
-pub(super) unsafe fn depth_of(cq: NonNull<ibv_cq>) -> u32 {
+pub(super) unsafe fn entries_of(cq: NonNull<ibv_cq>) -> u32 {
     // SAFETY: as the caller promises.
     u32::try_from(unsafe { (*cq.as_ptr()).cqe }).unwrap_or(0)
 }
@@ -54,25 +54,27 @@ impl CqInner {
     /// error and has no queue, which the next poll would follow (`rxe_resize_cq`). The new depth in the CQ tells that, so a
     /// depth that the provider may round to the present one is not passed on. Polls fail with `EIO` then.
     pub(super) fn resize(&self, depth: u32) -> Result<(), CreateReason> {
-        let room = self.cq_slots().room();
-        room.check_depth(depth)?;
-        let before = room.depth();
+        self.cq_slots().room().check_depth(depth)?;
         if depth == 0 {
             return Err(CreateReason::Zero(Capacity::Depth));
         }
-        if is_same_size(depth, before) {
+        let each = self.context().entries_each();
+        let entries = depth.saturating_mul(each);
+        // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
+        let before = unsafe { entries_of(self.raw()) };
+        if is_same_size(entries, before) {
             return Ok(());
         }
-        let resized = match c_int::try_from(depth) {
+        let resized = match c_int::try_from(entries) {
             // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
-            Ok(depth) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), depth) }),
+            Ok(entries) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), entries) }),
             Err(_) => Err(Errno::EINVAL),
         };
         // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
-        let after = unsafe { depth_of(self.raw()) };
+        let after = unsafe { entries_of(self.raw()) };
         match resized {
             Ok(()) => {
-                self.cq_slots().set_depth(after);
+                self.cq_slots().set_depth(after / each);
                 Ok(())
             }
             Err(errno) => {

@@ -273,10 +273,10 @@ impl Srq {
         let (returned, bad) = self.post_list(&raw mut request);
         match answer(returned, bad) {
             Ok(()) => Ok(token),
-            Err(errno) => {
-                self.cursor.withdraw(token);
+            Err(errno) if self.cursor.withdraw(token) => {
                 Err(NotPosted { reason: PostReason::Device(errno), filed: Some(token) })
             }
+            Err(_) => Ok(token),
         }
     }
 
@@ -311,10 +311,11 @@ impl Srq {
             return Err(PostReason::EmptyBatch.into());
         }
         let (returned, bad) = self.post_list(first);
-        let result = staging.posted(returned, bad);
-        if let Err(Stopped { posted, .. }) = result {
-            staging.receives().skip(posted).for_each(|(request, _)| self.cursor.withdraw(request.wr_id));
-        }
+        let result = staging.posted(returned, bad).or_else(|stopped| {
+            let last_first = staging.receives().skip(stopped.posted).rev();
+            let withdrawn = last_first.take_while(|(request, _)| self.cursor.withdraw(request.wr_id)).count();
+            stopped.before(withdrawn, len)
+        });
         self.staging = Some(staging);
         result
     }

@@ -41,6 +41,13 @@ impl From<PostReason> for Stopped {
     }
 }
 
+impl Stopped {
+    /// Of the `count` requests of the batch the last `withdrawn` are not posted.
+    pub(super) fn before(self, withdrawn: usize, count: usize) -> Result<usize, Stopped> {
+        if withdrawn == 0 { Ok(count) } else { Err(Stopped { posted: count.saturating_sub(withdrawn), ..self }) }
+    }
+}
+
 /// A request in a list.
 pub(super) trait Request: Sized {
     const ZERO: Self;
@@ -77,7 +84,9 @@ impl Request for ibv_recv_wr {
 
 impl Staging<ibv_recv_wr> {
     /// The requests of the list with their ranges.
-    pub(super) fn receives(&mut self) -> impl Iterator<Item = (&mut ibv_recv_wr, &[ibv_sge])> {
+    pub(super) fn receives(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = (&mut ibv_recv_wr, &[ibv_sge])> + ExactSizeIterator {
         let sges = self.sges.chunks(self.max_sge);
         self.requests.iter_mut().zip(sges).take(self.len).map(|(request, sges)| {
             let len = usize::try_from(request.num_sge).unwrap_or(0);

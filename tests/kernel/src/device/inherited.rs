@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_proto::datapath::{
-    Attaching, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
-    SendWr, SharedReceiveQueue, SrqCaps, WcOpcode,
+    AsyncEventQueue, Attaching, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow,
+    ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode,
 };
 use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith};
 use cmid_verbs::{Access, Completion};
@@ -132,9 +132,14 @@ pub(crate) fn requests() {
     let id = pair.s.id;
     let mr = register(&pair.s, 1, Access::LOCAL_WRITE);
     let window = pair.s.pd.alloc_mw().expect("alloc_mw");
-    let all = (pair, mr, window);
+    let nic = pair.server.device.device_of(id).expect("device_of");
+    let events = pair.server.device.async_events(&nic).expect("async_events");
+    let all = (pair, mr, window, events);
     in_a_child(|| {
-        let (mut pair, mr, window) = all_of(&all);
+        let (mut pair, mr, window, mut events) = all_of(&all);
+        // The parent would wait for the acks of what the child reads.
+        assert_eq!((events.next_event(), pair.s.cq.take_notifications()), (Err(Errno::EACCES), Err(Errno::EACCES)));
+        assert!(pair.server.device.async_events(&nic).is_err());
         let ErrorWith { given: mr, error } = mr.deregister().map(drop).expect_err("it is the parent's");
         assert_eq!(error.to_string(), "refused: deregister an MR while registered: it belongs to the parent process");
         assert_eq!((error.errno(), bytes(&mr, 0)), (Errno::EACCES, [1]));
@@ -148,7 +153,7 @@ pub(crate) fn requests() {
     });
     let mr;
     let window;
-    (pair, mr, window) = all;
+    (pair, mr, window, _) = all;
     exchange(&mut pair, 2);
     window.dealloc().expect("ibv_dealloc_mw");
     assert_eq!(returned(mr).len(), 4096);

@@ -43,7 +43,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 79] = [
+const CHECKS: [(&str, fn()); 80] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -70,6 +70,7 @@ const CHECKS: [(&str, fn()); 79] = [
     ("refused posts: completions out of order", refused_posts::out_of_order),
     ("refused posts: flags that do not exist", refused_posts::unknown_flags),
     ("refused posts: requests without ranges", refused_posts::without_ranges),
+    ("a CQ that is full of flushed reads", refused_posts::flushed_reads),
     ("refused posts: opcodes of failures", refused_posts::failed_opcodes),
     ("refused posts: reads that the peer does not answer", refused_posts::no_reads),
     ("a CQ has room for what reports to it", pins::cq_room),

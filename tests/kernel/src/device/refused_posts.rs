@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    Attaching, Caps, MemoryRegion, PostReason, QpState, QueuePair, SendFlags, SendWr, WcOpcode,
+    AsyncEventKind, AsyncEventQueue, Attaching, Caps, MemoryRegion, PostReason, QpState, QueuePair, SendFlags, SendWr,
+    WcOpcode,
 };
 use cmid_proto::{Call, CmEvent, ConnParam, Transport};
 use cmid_verbs::{Access, Completion, CompletionQueue as _, Cq, DataPath as _, Mr, ProtectionDomain as _, WcStatus};
@@ -179,6 +180,45 @@ pub(crate) fn without_ranges() {
     for wr_id in [4, 5] {
         success(polled(&mut c.cq), wr_id, WcOpcode::SEND);
         success(polled(&mut s.cq), wr_id - 2, WcOpcode::RECV);
+    }
+}
+
+/// Soft-iWARP flushes the read twice that it sends next: on several CPUs, if the disconnect comes between two reads. A CQ of
+/// exactly the depth of its queues has room for that. (Not each read is flushed: none that awaits its answer while nothing is to
+/// be sent.)
+pub(crate) fn flushed_reads() {
+    const LEN: usize = 1 << 16;
+    for round in 0..80 {
+        let (mut client, mut server) = (Side::new(), Side::new());
+        let (_, addr) = server.listener();
+        let id = client.resolved(addr);
+        let nic = client.device.device_of(id).expect("device_of");
+        let mut events = client.device.async_events(&nic).expect("async_events");
+        let (pd, depth) = (client.device.alloc_pd(id).expect("alloc_pd"), CAPS.max_send_wr + CAPS.max_recv_wr);
+        let cq = client.device.create_cq(id, depth).expect("create_cq");
+        let qp = client.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let mut c = End { id, pd, cq, qp };
+        client.ok(&Call::Connect { id, param: param() });
+        let request = server.expect(CmEvent::ConnectRequest);
+        let s = server.end(request.id);
+        server.ok(&Call::Accept { id: s.id, param: param() });
+        client.expect(CmEvent::Established);
+        server.expect(CmEvent::Established);
+        let [into, far] = [&c, &s].map(|end| end.pd.register(vec![1; LEN], BOTH).expect("register"));
+        for wr_id in 0..u64::from(CAPS.max_recv_wr) {
+            c.qp.post_recv(wr_id, into.sge(0..0)).expect("post_recv");
+            c.qp.post_send(SendWr::read(wr_id, into.sge(0..LEN), far.remote(0))).expect("post_send");
+        }
+        std::thread::sleep(Duration::from_micros(20 * round));
+        client.ok(&Call::Disconnect { id: c.id });
+        // All completions are in the CQ before the first one is polled.
+        std::thread::sleep(Duration::from_millis(20));
+        let left = all(&mut c.cq, Duration::from_millis(5)).len();
+        let mut kinds = std::iter::from_fn(|| events.next_event().expect("next_event")).map(|event| event.kind);
+        assert!(
+            kinds.all(|kind| kind != AsyncEventKind::CQ_ERR),
+            "round {round}: an overrun, {left} of {depth} are left"
+        );
     }
 }
 
