@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use cmid_proto::Observer;
-use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*, zeros};
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, Signaled, prelude::*, zeros};
 use cmid_proto::handshake::Options;
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
 
@@ -103,7 +103,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             peer_has_finished: false,
             is_lost: false,
             is_iwarp: connection.is_iwarp(),
-            unsignaled: 0,
+            signaled: Signaled::one_in(u32::from(config.window) / 2),
             is_marked: false,
             failure: None,
             is_told: false,

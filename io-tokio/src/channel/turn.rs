@@ -169,12 +169,10 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             len += slice.len();
         }
         let send = SendWr::send(work as u64, block.part(0..len));
-        // One completion in half of the blocks is enough. Nothing is sent after the goodbye. Soft-iWARP flushes nothing that is
-        // posted after the end, so there is no last request.
-        self.unsignaled = (self.unsignaled + 1) % (self.sends.blocks() / 2).max(1);
-        let is_signaled = self.unsignaled == 0 || self.is_iwarp || self.has_finished();
-        let send = if is_signaled { send } else { send.unsignaled() };
-        Ok(self.qp.post_send_blocks(send).map_err(|unposted| unposted.error)?)
+        // Nothing is sent after the goodbye. On iWARP there is no last request.
+        let always = self.is_iwarp || self.has_finished();
+        self.signaled.post(&mut self.qp, send, always).map_err(|unposted| unposted.error)?;
+        Ok(())
     }
 
     /// Ready if another turn is necessary. Otherwise both halves are woken when it is. A failure is kept.

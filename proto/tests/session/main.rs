@@ -1,6 +1,7 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
+mod signaled;
 mod stumbling;
 mod world;
 
