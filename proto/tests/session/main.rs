@@ -1,6 +1,7 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
+mod failing_calls;
 mod signaled;
 mod stumbling;
 mod world;
@@ -112,7 +113,8 @@ fn a_disconnect_that_fails_loses_no_completion() {
     let [client, _] = &mut world.sides;
     client.drive.device_mut().failures = 1;
     let session = client.session.as_mut().unwrap();
-    let results = [(); 3].map(|()| session.next_completion(&mut client.drive).map(|it| it.map(|it| it.wr_id)));
+    let results = [(); 3]
+        .map(|()| session.next_completion(&mut client.drive).map(|it| it.map(|it| it.wr_id)).map_err(|it| it.errno()));
     assert_eq!(results, [Ok(Some(2)), Err(Errno::ENOMEM), Ok(Some(1))]);
     world.ends(SOON);
 }
@@ -430,7 +432,7 @@ fn a_cq_that_fails_does_not_keep_a_session_that_has_ended(transport: Transport) 
         }
         match session.next_completion(&mut client.drive) {
             Ok(none) => assert_eq!(none, None),
-            Err(errno) => failures += u32::from(errno == Errno::EINVAL),
+            Err(error) => failures += u32::from(error.errno() == Errno::EINVAL),
         }
     }
     assert!(failures > 0);

@@ -73,7 +73,7 @@ impl Side {
         }
         if let Some(session) = &mut self.session {
             session.poll(drive, &mut Some(attach))?;
-            while let Some(completion) = session.next_completion(drive).unwrap() {
+            while let Some(completion) = session.next_completion(drive)? {
                 self.completions.push(completion);
             }
         }
