@@ -91,8 +91,7 @@ fn programs(world: &mut World) -> ([Host; 2], Rc<Cell<u32>>) {
 /// Adds the programs, and faults. Returns the counter of the client's attempts.
 fn talks(world: &mut World, faults: usize) -> Rc<Cell<u32>> {
     let (_, attempts) = programs(world);
-    let of = [Fault::Crash, Fault::PowerLoss, Fault::Pause, Fault::Loss, Fault::Partition, Fault::DeviceRemoval];
-    world.chaos(faults, Duration::from_millis(40), &of);
+    world.chaos(faults, Duration::from_millis(40), &Fault::ALL);
     attempts
 }
 
