@@ -9,13 +9,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cmid_tokio::Channel;
-use cmid_tokio::proto::Transport;
 use cmid_tokio::proto::messages::{MessagesConfig, MessagesError};
+use cmid_tokio::proto::{Errno, Transport};
 use cmid_tokio::sim::SimDevice;
+use cmid_tokio::{ByteStream, Channel};
 use common::channels::{CONFIG, CREDITS, channels, channels_with};
 use common::{LIMIT, World, ends};
 use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, split};
 use tokio::time::{Instant, timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -71,6 +72,20 @@ async fn a_drop_after_a_finish_loses_nothing_and_the_peer_can_finish_too() {
     ends(SinkExt::<&[u8]>::flush(&mut server)).await.unwrap();
     ends(server.close(LIMIT)).await.unwrap();
     assert_eq!(ends(server.send(b"x")).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+/// Not when a sign of life is due.
+#[tokio::test(start_paused = true)]
+async fn a_send_that_fails_tells_who_receives_at_once() {
+    let config = MessagesConfig { keep_alive: MINUTE, silence: 3 * MINUTE, ..CONFIG };
+    let world = World::paused();
+    let [client, _server] = channels_with(&world, [config; 2]).await;
+    let (mut receiver, mut sender) = split(ByteStream::new(client));
+    let waits = tokio::spawn(async move { receiver.read_u8().await.unwrap_err().to_string() });
+    tokio::time::sleep(LIMIT).await;
+    world.client.fail_next_doorbell(Errno::EIO);
+    let failed = sender.write_u8(1).await.unwrap_err().to_string();
+    assert_eq!(timeout(LIMIT, waits).await.unwrap().unwrap(), failed);
 }
 
 #[tokio::test(start_paused = true)]

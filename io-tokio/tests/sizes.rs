@@ -24,6 +24,11 @@ async fn packets_that_no_process_has_memory_for_are_an_error_of_the_connect_and_
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     assert!(error.to_string().contains("4398046509056 bytes cannot be allocated"), "{error}");
 
+    // What no peer takes is said before anything is made.
+    let without = MessagesConfig { window: 0, packet: 0, ..CONFIG };
+    let error = ends(Channel::connect(world.client.device(), server(), without, &options)).await.unwrap_err();
+    assert_eq!(error.to_string(), "own window of 0 is less than 4");
+
     let connect = Channel::connect(world.client.device(), server(), CONFIG, &options);
     let accept = async { Channel::accept(listener.accept().await?, vast, &options).await };
     let (connected, accepted) = ends(async { tokio::join!(connect, accept) }).await;

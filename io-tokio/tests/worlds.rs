@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmid_tokio::sim::{Config, Fault, Node, SimDevice, World, check};
+use cmid_tokio::proto::Errno;
+use cmid_tokio::sim::{Config, Fault, Host, Node, SimDevice, World, check};
 use cmid_tokio::{Channel, Connection, Listener, Options, SimRuntime};
 use common::attach;
 use common::channels::CONFIG;
@@ -79,14 +80,18 @@ fn client(node: &Node, attempts: &Rc<Cell<u32>>) -> SimRuntime {
     })
 }
 
-/// Adds the programs, and faults. Returns the counter of the client's attempts.
-fn talks(world: &mut World, faults: usize) -> Rc<Cell<u32>> {
+/// Adds the programs, on hosts that it returns. The counter is of the client's attempts.
+fn programs(world: &mut World) -> ([Host; 2], Rc<Cell<u32>>) {
     let attempts = Rc::new(Cell::new(0));
     let counted = Rc::clone(&attempts);
-    world.host("server", server);
-    world.client("client", move |node| client(node, &counted));
-    let of = [Fault::Crash, Fault::PowerLoss, Fault::Pause, Fault::Loss, Fault::Partition, Fault::DeviceRemoval];
-    world.chaos(faults, Duration::from_millis(40), &of);
+    let hosts = [world.host("server", server), world.client("client", move |node| client(node, &counted))];
+    (hosts, attempts)
+}
+
+/// Adds the programs, and faults. Returns the counter of the client's attempts.
+fn talks(world: &mut World, faults: usize) -> Rc<Cell<u32>> {
+    let (_, attempts) = programs(world);
+    world.chaos(faults, Duration::from_millis(40), &Fault::ALL);
     attempts
 }
 
@@ -99,6 +104,25 @@ fn a_program_for_tokio_succeeds_under_any_faults() {
         most.set(most.get().max(attempts.get()));
     });
     assert!(most.get() > 1, "no fault was met");
+}
+
+/// The n-th call of a device fails, for each n, and the one behind it too: it costs the client an attempt, and no time-out.
+#[test]
+fn any_call_of_a_device_may_fail() {
+    for (at, failures) in [(0, 1), (1, 1), (0, 2), (1, 2)] {
+        for calls in 0.. {
+            let mut world = World::new(&Config::default());
+            let (hosts, attempts) = programs(&mut world);
+            let errno = [Errno::ENOMEM, Errno::EINVAL, Errno::EIO, Errno::ENODEV][calls as usize % 4];
+            [calls, 0][..failures].iter().for_each(|&after| hosts[at].fail_call(after, errno));
+            world.run(SECOND / 10);
+            if hosts[at].calls_to_fail() == failures {
+                assert!(calls >= 12);
+                break;
+            }
+            assert!(attempts.get() as usize <= 1 + failures);
+        }
+    }
 }
 
 #[test]

@@ -186,7 +186,8 @@ pub enum Fault {
     Leak {
         /// The function that failed.
         call: &'static str,
-        /// The id or channel. Its key is not valid any more.
+        /// The id or channel. Its key is not valid any more, except that of an id whose handshake has failed, which may be
+        /// destroyed again.
         target: Target,
         /// The errno of the call.
         errno: Errno,

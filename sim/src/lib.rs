@@ -160,7 +160,7 @@
 //! its link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
 //! is added ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails
-//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a resource is exhausted
+//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a call fails ([`fail_call`](Host::fail_call)), a resource is exhausted
 //! ([`fail_next_creation`](Host::fail_next_creation)), a memory call fails
 //! ([`fail_next_deregistration`](Host::fail_next_deregistration),
 //! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages), a provider refuses a post that is

@@ -28,10 +28,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         let block = self.sends.take().ok_or(Errno::ENOMEM)?;
         self.offered = Some(mr);
         let (header, place) = packet.split_first_chunk::<HEADER>().ok_or(Errno::EINVAL)?;
-        self.post_send(Work::Message, block, *header, &[place]).inspect_err(|error| {
-            // The peer would miss the packet.
-            self.failure = Some(Arc::new(io::Error::new(error.kind(), error.to_string())));
-        })
+        self.post_message(block, *header, &[place])
     }
 
     /// If the next message is offered: begins to read it, unless the connection has ended, or puts it in the place of its

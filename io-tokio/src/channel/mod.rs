@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use cmid_proto::datapath::{Block, DataPath, Piece, Pool, Remote};
+use cmid_proto::datapath::{Block, DataPath, Piece, Pool, Remote, Signaled};
 use cmid_proto::messages::{HEADER, Messages, OFFER, Stage};
 use cmid_proto::{Observer, Time};
 use tokio::task::consume_budget;
@@ -109,8 +109,8 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     /// Whether a message may be lost: its send has failed.
     is_lost: bool,
     is_iwarp: bool,
-    /// Packets sent since the last one whose send is signaled.
-    unsignaled: usize,
+    /// One packet in half of the blocks.
+    signaled: Signaled,
     /// Whether the end of the sends is posted ([`Drain::mark`](cmid_proto::datapath::Drain::mark)).
     is_marked: bool,
     failure: Option<Arc<io::Error>>,

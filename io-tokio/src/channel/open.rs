@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use cmid_proto::Observer;
-use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, prelude::*, zeros};
+use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, Signaled, prelude::*, zeros};
 use cmid_proto::handshake::Options;
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
 
@@ -34,7 +34,7 @@ impl<D: DataPath> Channel<D> {
     ///
     /// # Errors
     /// As [`Connection::connect`]; `InvalidData` with a [`HelloError`](cmid_proto::messages::HelloError) if the peer has
-    /// accepted as something else, or with limits that do not fit. Values of `config` that the device does not have;
+    /// accepted as something else, or with limits that do not fit, and before anything is done for a `config` that no peer takes. Values of `config` that the device does not have;
     /// `OutOfMemory` for more memory than the process can have.
     ///
     /// # Cancel safety
@@ -61,7 +61,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         config: MessagesConfig,
         options: &Options<'_>,
     ) -> io::Result<Self> {
-        let hello = with_hello(config, options);
+        let hello = with_hello(config, options)?;
         let options = Options { private_data: &hello, ..options.clone() };
         let attach = |device: &mut D, to: Attaching<'_>| attach(device, to, config);
         let (connection, attached) = Connection::observed(device, observer, peer, &options, attach).await?;
@@ -77,7 +77,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     /// # Cancel safety
     /// As [`Incoming::accept`].
     pub async fn accept(incoming: Incoming<D, O>, config: MessagesConfig, options: &Options<'_>) -> io::Result<Self> {
-        let hello = with_hello(config, options);
+        let hello = with_hello(config, options)?;
         let options = Options { private_data: &hello, ..options.clone() };
         let attach = |device: &mut D, to: Attaching<'_>| attach(device, to, config);
         let (connection, attached) = incoming.accept(&options, attach).await?;
@@ -103,7 +103,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             peer_has_finished: false,
             is_lost: false,
             is_iwarp: connection.is_iwarp(),
-            unsignaled: 0,
+            signaled: Signaled::one_in(u32::from(config.window) / 2),
             is_marked: false,
             failure: None,
             is_told: false,
@@ -121,8 +121,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     }
 }
 
-fn with_hello(config: MessagesConfig, options: &Options<'_>) -> Vec<u8> {
-    [&config.hello(), options.private_data].concat()
+fn with_hello(config: MessagesConfig, options: &Options<'_>) -> io::Result<Vec<u8>> {
+    config.check().map_err(invalid)?;
+    Ok([&config.hello(), options.private_data].concat())
 }
 
 /// Creates the CQ and the QP with its memory, and posts all receives.

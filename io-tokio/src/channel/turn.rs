@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake as _, Waker};
 use std::time::Duration;
 
 use cmid_proto::datapath::{Block, Completion, DataPath, Drain, Parts, SendWr, WcStatus, prelude::*};
@@ -23,11 +23,16 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             return;
         }
         match self.make_turn() {
-            Ok(false) => return,
-            Ok(true) => {}
-            Err(error) => self.failure = Some(Arc::new(error)),
+            Ok(false) => {}
+            Ok(true) => self.wakers.wake_other(half),
+            Err(error) => self.fail(error),
         }
-        self.wakers.wake_other(half);
+    }
+
+    /// Keeps a failure, and tells both halves.
+    pub(super) fn fail(&mut self, error: io::Error) {
+        self.failure = Some(Arc::new(error));
+        self.wakers.wake_by_ref();
     }
 
     /// Returns whether something has happened.
@@ -149,14 +154,22 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         }
         let block = self.sends.take().ok_or(Errno::ENOMEM)?;
         let header = self.messages.send(len, clock::now()).map_err(not_sent)?;
-        self.post_send(Work::Message, block, header, slices).inspect_err(|error| {
-            // The peer would miss the packet.
-            self.failure = Some(Arc::new(io::Error::new(error.kind(), error.to_string())));
-        })
+        self.post_message(block, header, slices)
+    }
+
+    /// Posts a message, or an offer of one. If that fails, the peer would miss the packet.
+    pub(super) fn post_message(
+        &mut self,
+        block: Block<D::Piece>,
+        header: [u8; HEADER],
+        slices: &[&[u8]],
+    ) -> io::Result<()> {
+        let posted = self.post_send(Work::Message, block, header, slices);
+        posted.inspect_err(|error| self.fail(io::Error::new(error.kind(), error.to_string())))
     }
 
     /// Posts a packet.
-    pub(super) fn post_send(
+    fn post_send(
         &mut self,
         work: Work,
         mut block: Block<D::Piece>,
@@ -169,12 +182,10 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             len += slice.len();
         }
         let send = SendWr::send(work as u64, block.part(0..len));
-        // One completion in half of the blocks is enough. Nothing is sent after the goodbye. Soft-iWARP flushes nothing that is
-        // posted after the end, so there is no last request.
-        self.unsignaled = (self.unsignaled + 1) % (self.sends.blocks() / 2).max(1);
-        let is_signaled = self.unsignaled == 0 || self.is_iwarp || self.has_finished();
-        let send = if is_signaled { send } else { send.unsignaled() };
-        Ok(self.qp.post_send_blocks(send).map_err(|unposted| unposted.error)?)
+        // Nothing is sent after the goodbye. On iWARP there is no last request.
+        let always = self.is_iwarp || self.has_finished();
+        self.signaled.post(&mut self.qp, send, always).map_err(|unposted| unposted.error)?;
+        Ok(())
     }
 
     /// Ready if another turn is necessary. Otherwise both halves are woken when it is. A failure is kept.
@@ -184,7 +195,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
         let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
         let polled = self.connection.poll_ready(messages, &mut Context::from_waker(&waker));
-        polled.map(|ready| self.failure = ready.err().map(Arc::new))
+        polled.map(|ready| ready.unwrap_or_else(|error| self.fail(error)))
     }
 }
 

@@ -80,8 +80,6 @@ pub struct Queue<T> {
     free: Vec<u16>,
     /// The commands that are answered, and whose sends have not completed.
     unsent: usize,
-    /// The sends after the last one that is signaled.
-    unsignaled: u16,
 }
 
 impl<T> Queue<T> {
@@ -91,7 +89,7 @@ impl<T> Queue<T> {
     pub fn new(size: u16) -> Self {
         let size = size.clamp(2, SIZE_MAX);
         let slots = (1..size).map(|_| Slot { uses: 0, command: None }).collect();
-        Queue { size, head: 0, tail: 0, slots, free: (0..size - 1).rev().collect(), unsent: 0, unsignaled: 0 }
+        Queue { size, head: 0, tail: 0, slots, free: (0..size - 1).rev().collect(), unsent: 0 }
     }
 
     /// Returns the number of slots, which is that of commands at the same time.
@@ -147,21 +145,11 @@ impl<T> Queue<T> {
         Ok(slot.uses << INDEX_BITS | index)
     }
 
-    /// Returns the most sends after each other that are not signaled, of a queue of so many entries.
-    #[must_use]
-    pub fn unsignaled_max(size: u16) -> u16 {
-        size / 4
-    }
-
-    /// Decides whether the send of a command is to be signaled, before it is posted: if its end waits for that, or if the sends before
-    /// it were not. A send without a completion has then one of the next sends to return its capsule.
-    pub fn signals(&mut self, cid: u16, waits: bool) -> bool {
-        let is_signaled = waits || self.unsignaled >= Self::unsignaled_max(self.size);
-        self.unsignaled = if is_signaled { 0 } else { self.unsignaled + 1 };
+    /// The send of a command is posted, and not signaled: its response is its end.
+    pub fn posted_unsignaled(&mut self, cid: u16) {
         if let Some(command) = self.find(cid).and_then(Option::as_mut) {
-            command.is_sent = !is_signaled;
+            command.is_sent = true;
         }
-        is_signaled
     }
 
     /// Takes a command back that was not posted.
@@ -275,19 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_signaled_is_over_with_its_response_and_few_are_not() {
-        let mut queue = Queue::new(8);
-        let mut ends = |waits| {
-            let cid = queue.begin((), Time::NEVER).expect("room");
-            let is_signaled = queue.signals(cid, waits);
-            let is_over = queue.answered(response(cid, (queue.head + 1) % 8)).expect("a response").is_some();
-            assert_eq!((is_over, queue.waits_for_sends()), (!is_signaled, is_signaled));
-            assert!(is_over || queue.sent(cid).expect("a send").is_some());
-            is_signaled
-        };
-        assert_eq!([false; 7].map(&mut ends), [false, false, true, false, false, true, false]);
-        // The completion of this one returns the capsules of those before it.
-        assert_eq!([true, false, false, false].map(ends), [true, false, false, true]);
+    fn a_command_that_is_not_signaled_is_over_with_its_response() {
+        let mut queue = Queue::new(4);
+        let cid = queue.begin("a", Time::NEVER).expect("room");
+        queue.posted_unsignaled(cid);
+        assert_eq!(queue.answered(response(cid, 1)).expect("a response").expect("the end").tag, "a");
+        assert!(!queue.waits_for_sends());
     }
 
     #[test]

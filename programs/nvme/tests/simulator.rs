@@ -6,7 +6,7 @@ mod world;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cmid_nvme::initiator::{Ended, Failure, Happened, On, WAITING_MAX};
+use cmid_nvme::initiator::{Ended, Failure, Happened, On, Options, WAITING_MAX};
 use cmid_nvme::wire::{self, CmError, Status};
 use target::{BLOCK, Wrong};
 use world::fragile::{ADOPT, CALL, FETCH};
@@ -52,6 +52,19 @@ fn long_data_is_written_and_read_in_the_memory_of_the_application() {
             assert!(other.as_ptr() == at && other == data && other[..] == world.disk.bytes[5 * BLOCK..][..data.len()]);
         }
         assert_eq!(world.happened.len(), 1, "{:?}", world.happened);
+    }
+}
+
+#[test]
+fn limits_may_be_nothing_or_endless() {
+    let changes: [fn(&mut Options); 4] = [
+        |options| options.timeout = Duration::MAX,
+        |options| options.settings.keep_alive = Duration::MAX,
+        |options| options.settings.size = 0,
+        |options| options.transfer = 0,
+    ];
+    for change in changes {
+        World::live(2, change).run(On::Io, wire::write(1, 5, 1, vec![1; BLOCK])).result.expect("a write");
     }
 }
 

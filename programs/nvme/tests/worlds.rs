@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cmid_nvme::initiator::{Ended, Failure, Happened, Loss, On, Ticket};
+use cmid_mio::proto::Errno;
+use cmid_nvme::initiator::{Ended, Failure, Happened, Loss, On, Options, Ticket};
 use cmid_nvme::wire::{self, Transfer};
 use fastrand::Rng;
 use target::{BLOCK, Wrong};
@@ -103,7 +104,7 @@ impl Run {
         let mut within = |most| now + Duration::from_millis(self.rng.u64(5..most));
         self.next = within(FAULT / 2);
         let until = within(FAULT);
-        let fault = match self.rng.u32(0..16) {
+        let fault = match self.rng.u32(0..20) {
             0 => {
                 self.world.target = None;
                 Fault::Crash
@@ -123,6 +124,11 @@ impl Run {
             4..8 => {
                 self.world.disk.wrong = Some(WRONG[self.rng.usize(..WRONG.len())]);
                 self.count("wrong answers");
+                return;
+            }
+            16.. => {
+                self.world.client.fail_call(self.rng.u32(..16), Errno::ENOMEM);
+                self.count("failing calls");
                 return;
             }
             12..16 => {
@@ -296,6 +302,35 @@ fn a_reset_brings_the_controller_up_at_once_and_sends_again_what_was_outstanding
     }
 }
 
+/// The n-th call of the initiator's device fails, for each n: it gives up at the beginning, or it is live again.
+#[test]
+fn each_call_of_a_device_may_fail() {
+    for reactors in [0, 2] {
+        let (mut lives, mut calls) = (0, 0);
+        loop {
+            let mut world = World::new(Options { reactors, ..world::options(2) });
+            let errno = [Errno::ENOMEM, Errno::EINVAL, Errno::EIO, Errno::ENODEV][calls as usize % 4];
+            world.client.fail_call(calls, errno);
+            world.turn_until(|world| !world.happened.is_empty());
+            if matches!(world.happened[0], Happened::Live) {
+                lives += 1;
+                assert!(world.run(On::Io, wire::write(1, 0, 1, vec![7; BLOCK])).result.is_ok());
+                world.initiator.reset();
+                assert!(world.run(On::Io, wire::read(1, 0, 1, vec![0; BLOCK])).result.is_ok());
+            } else {
+                let text = format!("{:?}", world.happened);
+                assert!(text.starts_with("[GivenUp") && text.contains(&errno.to_string()), "{text}");
+            }
+            world.initiator.close();
+            if world.client.calls_to_fail() > 0 {
+                break;
+            }
+            calls += 1;
+        }
+        assert!(calls > 50 && lives > 40, "{lives} of {calls}");
+    }
+}
+
 #[test]
 fn each_acknowledged_write_is_read_and_none_is_executed_again() {
     let mut sums = BTreeMap::<_, u32>::new();
@@ -320,7 +355,9 @@ fn each_acknowledged_write_is_read_and_none_is_executed_again() {
     }
     println!("{sums:?}");
     // Otherwise nothing was tested.
-    for what in ["reads", "writes", "faults", "cuts", "resets", "losses", "invalidations", "wrong answers"] {
+    for what in
+        ["reads", "writes", "faults", "cuts", "resets", "losses", "invalidations", "wrong answers", "failing calls"]
+    {
         assert!(sums.get(what).is_some_and(|&count| count > 20), "{sums:?}");
     }
 }

@@ -6,7 +6,7 @@
 
 use cmid_epoll::proto::Errno;
 use cmid_epoll::proto::datapath::{
-    Access, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, SendFlags, SendOp, SendWr, To,
+    Access, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, SendOp, SendWr, Signaled, To,
     WcStatus, prelude::*,
 };
 use cmid_epoll::proto::datapath::{AhAttr, Attaching};
@@ -61,8 +61,8 @@ pub struct Port<D: DataPath> {
     /// The receive of the last returned message. The next call posts it again, so that the post does not delay the
     /// answer to the message.
     spent: Option<Parts<D::Piece>>,
-    /// Sends since the last signaled one.
-    unsignaled: u32,
+    /// One send in [`SIGNALED`].
+    signaled: Signaled,
 }
 
 impl<D: DataPath> std::fmt::Debug for Port<D> {
@@ -105,7 +105,7 @@ impl<D: DataPath> Port<D> {
             completions: [Completion::default(); BATCH],
             unhandled: (0, 0),
             spent: None,
-            unsignaled: 0,
+            signaled: Signaled::one_in(SIGNALED),
         })
     }
 
@@ -140,10 +140,7 @@ impl<D: DataPath> Port<D> {
     fn post(&mut self, bytes: &Bytes, op: SendOp<'_, D::Ah>) -> Result<(), Errno> {
         let mut block = self.sends.take().ok_or(Errno::ENOMEM)?;
         block.copy_from_slice(bytes);
-        let is_signaled = self.unsignaled + 1 == SIGNALED;
-        let flags = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
-        self.qp.post_send_blocks(SendWr { wr_id: 0, op, sges: block, flags })?;
-        self.unsignaled = if is_signaled { 0 } else { self.unsignaled + 1 };
+        self.signaled.post(&mut self.qp, SendWr::new(0, op, block), false)?;
         Ok(())
     }
 

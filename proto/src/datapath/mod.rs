@@ -67,6 +67,8 @@ mod qp_attrs;
 mod qp_builder;
 mod queue_pair;
 mod shared_receive_queue;
+#[cfg(feature = "std")]
+mod signaled;
 mod values;
 mod work_request;
 
@@ -99,6 +101,8 @@ pub use qp_attrs::{AckTimeout, ModifyError, ModifyReason, QpAttr, QpAttrs, RnrTi
 pub use qp_builder::{Cqs, Fitting, QpBuilder, QpParts};
 pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
+#[cfg(feature = "std")]
+pub use signaled::Signaled;
 pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 

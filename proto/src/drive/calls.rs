@@ -32,6 +32,13 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         made
     }
 
+    /// Destroys an id after an error that is told instead of that of the destroy, which is a fault.
+    pub(crate) fn destroy_after_error(&mut self, id: IdKey) {
+        if let Err(Error::Failed(failure)) = self.destroy(id, Time::NEVER) {
+            self.note(failure.leak());
+        }
+    }
+
     /// Makes the calls of a change that is no request on an id, and those that follow from it. `step` is told first.
     pub(super) fn make<K: Copy>(
         &mut self,

@@ -297,7 +297,13 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 
     #[cold]
-    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno, cause: Option<FailureCause>) -> Error {
+    pub(crate) fn data_failure(
+        &self,
+        call: &'static str,
+        id: IdKey,
+        errno: Errno,
+        cause: Option<FailureCause>,
+    ) -> Error {
         let state = self.core.state(id).unwrap_or(State::Destroying);
         Error::Failed(Failure { call, target: Target::Id(id), state, errno, cause })
     }

@@ -183,8 +183,7 @@ impl Incoming {
         match to_sync(drive, id).and_then(|()| drive.release(id)) {
             Ok(released_id) => Ok(ReleasedIncoming { released_id, request }),
             Err(error) => {
-                // Reports the error of the release and not that of the destroy.
-                let _ = drive.destroy(id, Time::NEVER);
+                drive.destroy_after_error(id);
                 Err(error)
             }
         }
@@ -241,10 +240,7 @@ pub(super) fn adopt_on<D: Device, P: Poller<D>, O: Observer>(
 ) -> Result<IdKey, Error> {
     let id = drive.adopt(released_id)?;
     if channel.is_some() {
-        drive.migrate(id, channel, Time::NEVER).inspect_err(|_| {
-            // Reports the error of the migration and not that of the destroy.
-            let _ = drive.destroy(id, Time::NEVER);
-        })?;
+        drive.migrate(id, channel, Time::NEVER).inspect_err(|_| drive.destroy_after_error(id))?;
     }
     Ok(id)
 }

@@ -2,8 +2,8 @@
 //!
 //! [`Dial`] is the active side: it resolves the address and the route, attaches a QP, connects. [`Incoming`] is a
 //! connection request; [`Incoming::accept`] turns it into a [`Serve`], the passive side. Each handshake has one result,
-//! and one deadline for all of its requests. An error destroys the id; [`Dial::cancel`] and [`Serve::cancel`] destroy
-//! it before the end. The module uses only the public requests of [`Drive`](crate::Drive), so it works with every
+//! and one deadline for all of its requests. An error destroys the id ([`Fault::Leak`](crate::Fault::Leak) tells if that fails);
+//! [`Dial::cancel`] and [`Serve::cancel`] destroy it before the end. The module uses only the public requests of [`Drive`](crate::Drive), so it works with every
 //! driver.
 //!
 //! To connect again after a failure, see [`redial`](crate::redial). `Session` goes on after the handshake, to the end of

@@ -57,10 +57,8 @@ impl Options<'_> {
         id: IdKey,
     ) -> Result<Time, Error> {
         let set = self.settings.iter().try_for_each(|&option| drive.set_option(id, option));
-        set.and_then(|()| self.ece.map_or(Ok(()), |ece| drive.set_ece(id, ece))).inspect_err(|_| {
-            // Reports the error of the option and not that of the destroy.
-            let _ = drive.destroy(id, Time::NEVER);
-        })?;
+        let set = set.and_then(|()| self.ece.map_or(Ok(()), |ece| drive.set_ece(id, ece)));
+        set.inspect_err(|_| drive.destroy_after_error(id))?;
         Ok(drive.within(self.timeout).min(self.deadline))
     }
 }

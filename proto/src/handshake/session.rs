@@ -322,25 +322,21 @@ impl<Q> Session<Q> {
         Ok(())
     }
 
-    /// Destroys the QP and the id at once, at any step. Does nothing once the session is over. What `attach` has returned stays
-    /// with the session. A connected peer is told once; a loss of that message is not repaired (`cm_destroy_id`).
+    /// Destroys the QP and the id at once, at any step. Does nothing once the id is gone, or goes when its acks are given. What
+    /// `attach` has returned stays with the session. A connected peer is told once; a loss of that message is not repaired
+    /// (`cm_destroy_id`).
     ///
     /// # Errors
-    /// As [`Drive::destroy`].
+    /// As [`Drive::destroy`]. The session is then not over, and another call tries again: also to destroy what an error of the
+    /// handshake has left, whose own destroy has failed.
     pub fn cancel<D: DataPath, P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<(), Error> {
-        if core::mem::replace(&mut self.end, End::Over) == End::Over {
-            return Ok(());
+        if !matches!(drive.core().state(self.id), None | Some(State::Destroying)) {
+            // Refused if the device is removed, or there is none: the QP then ends with the id.
+            let _ = drive.detach_qp(self.id, |device, id| device.destroy_qp(id));
+            drive.destroy(self.id, Time::NEVER)?;
         }
-        match self.opening.take() {
-            Some(Opening::Dial(dial)) => dial.cancel(drive),
-            Some(Opening::Serve(serve)) => serve.cancel(drive),
-            None => {
-                // Refused if the device is removed: the QP then ends with the id.
-                let _ = drive.detach_qp(self.id, |device, id| device.destroy_qp(id));
-                drive.destroy(self.id, Time::NEVER)
-            }
-        }
-        .map(drop)
+        (self.opening, self.end) = (None, End::Over);
+        Ok(())
     }
 }
 
@@ -358,19 +354,20 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
     /// [`Drain`] does; when nothing is left, or the limit has passed, it destroys the QP and the id.
     ///
     /// # Errors
-    /// The errno of the CQ, of a disconnect or a destroy.
+    /// That of a poll of the CQ, of a disconnect or a destroy, which the next call repeats.
     pub fn next_completion<P: Poller<D>, O: Observer>(
         &mut self,
         drive: &mut Drive<D, P, O>,
-    ) -> Result<Option<Completion>, Errno> {
+    ) -> Result<Option<Completion>, Error> {
         // A peer that is not answered yet has closed if the answer has failed.
         if self.is_open() && (self.has_failed || drive.core().state(self.id) == Some(State::PeerClosed)) {
-            self.leave(drive).map_err(|error| error.errno())?;
+            self.leave(drive)?;
         }
         let mut one = [Completion::default()];
         while let Some(connected) = self.connected.as_mut().filter(|_| self.end != End::Over) {
             let (QpParts { qp, cq, .. }, _) = &mut connected.attached;
             let polled = cq.poll_or_arm(&mut one);
+            let polled = polled.map_err(|errno| drive.data_failure("poll_cq", self.id, errno, None));
             if polled.is_ok_and(|polled| polled > 0) {
                 let [completion] = one;
                 if self.end == End::Marked && completion.wr_id == Drain::MARK {
@@ -388,9 +385,7 @@ impl<D: DataPath, M> Session<(QpParts<D>, M)> {
                 End::Begun if drive.core().sync_result(self.id).is_some() => self.end = End::Both,
                 End::NotYet | End::Begun | End::Over => return polled.map(|_none| None),
                 End::Both if polled.is_ok() && left.sends > 0 && Drain::mark(qp) => self.end = End::Marked,
-                End::Both | End::Marked if left.is_none() || !is_closing => {
-                    self.cancel(drive).map_err(|error| error.errno())?
-                }
+                End::Both | End::Marked if left.is_none() || !is_closing => self.cancel(drive)?,
                 End::Both | End::Marked => return polled.map(|_none| None),
             }
             // Not before the end is looked at, because a CQ of a removed device fails each time.

@@ -95,9 +95,10 @@ impl<Q> Wait<Q> {
         drive: &mut Drive<D, P, O>,
         error: impl Into<HandshakeError>,
     ) -> HandshakeError {
-        // Reports the error of the handshake and not that of the destroy. An id that cannot be destroyed is in state
-        // `Failed`.
-        let _ = self.cancel(drive);
+        if self.begun.take().is_some() {
+            drive.destroy_after_error(self.id);
+            self.attached = None;
+        }
         error.into()
     }
 

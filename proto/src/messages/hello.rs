@@ -104,9 +104,17 @@ impl MessagesConfig {
         hello
     }
 
+    /// Checks what the documentation of each field asks of this side alone. [`Messages::new`](super::Messages::new) does, too.
+    ///
+    /// # Errors
+    /// [`HelloError::Window`], [`HelloError::Packet`] and [`HelloError::NoKeepAlive`], of the own side.
+    pub fn check(&self) -> Result<(), HelloError> {
+        self.own().check("own")
+    }
+
     /// Decodes the peer's hello, and checks that both sides fit.
     pub(super) fn meet(&self, private_data: &[u8]) -> Result<Hello, HelloError> {
-        self.own().check("own")?;
+        self.check()?;
         let Some((hello, _)) = private_data.split_first_chunk::<HELLO>() else { return Err(HelloError::NoHello) };
         let [a, b, c, d, version, _, w0, w1, p0, p1, p2, p3, k0, k1, k2, k3] = *hello;
         if [a, b, c, d] != MAGIC {

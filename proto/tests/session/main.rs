@@ -1,7 +1,8 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
-mod stumbling;
+mod failing_calls;
+mod signaled;
 mod world;
 
 use std::time::Duration;
@@ -9,8 +10,7 @@ use std::time::Duration;
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{Incoming, Options, Session};
 use cmid_proto::{Acks, CmOption, Drive, Errno, Limits, State, Transport};
-use cmid_sim::{Config, Fabric};
-use stumbling::Stumbling;
+use cmid_sim::{Config, Fabric, SimDevice};
 use world::{Attached, SOON, Side, World, advance, attach, within};
 
 /// The numbers of the work requests and whether they have succeeded.
@@ -47,7 +47,6 @@ on_each_transport! {
     the_earlier_of_both_limits_ends_a_handshake,
     a_session_in_synchronous_mode_ends_and_may_move,
     a_cq_that_fails_does_not_keep_a_session_that_has_ended,
-    a_release_that_the_device_fails_ends_the_connection,
 }
 
 fn a_disconnect_ends_both_sides_and_completes_all_work(transport: Transport) {
@@ -109,27 +108,11 @@ fn a_disconnect_that_fails_loses_no_completion() {
     parts.qp.post_send(SendWr::send(2, mr.sge(0..16))).unwrap();
     world.fabric.advance_to(world.fabric.now().after(Duration::from_millis(10)));
     let [client, _] = &mut world.sides;
-    client.drive.device_mut().failures = 1;
+    client.host.fail_call(0, Errno::ENOMEM);
     let session = client.session.as_mut().unwrap();
-    let results = [(); 3].map(|()| session.next_completion(&mut client.drive).map(|it| it.map(|it| it.wr_id)));
+    let results = [(); 3]
+        .map(|()| session.next_completion(&mut client.drive).map(|it| it.map(|it| it.wr_id)).map_err(|it| it.errno()));
     assert_eq!(results, [Ok(Some(2)), Err(Errno::ENOMEM), Ok(Some(1))]);
-    world.ends(SOON);
-}
-
-/// The next look for a completion answers.
-#[test]
-fn an_answer_that_fails_is_made_again() {
-    let mut world = World::connected(Transport::InfiniBand, SOON);
-    let World { fabric, sides: [client, server] } = &mut world;
-    server.session.as_mut().unwrap().disconnect(&mut server.drive).unwrap();
-    client.drive.device_mut().failures = 1;
-    let error = loop {
-        advance(fabric, &[client, server]);
-        if let Err(error) = client.turn(fabric, SOON) {
-            break error;
-        }
-    };
-    assert_eq!(error.errno(), Errno::ENOMEM);
     world.ends(SOON);
 }
 
@@ -403,7 +386,7 @@ fn a_session_in_synchronous_mode_ends_and_may_move(transport: Transport) {
 
 /// The notifications of a CQ on a shared channel are not the session's to take. So fails each CQ of a removed device.
 fn a_cq_that_fails_does_not_keep_a_session_that_has_ended(transport: Transport) {
-    let attach = |device: &mut Stumbling, to: Attaching<'_>| -> Result<Attached, CreateError> {
+    let attach = |device: &mut SimDevice, to: Attaching<'_>| -> Result<Attached, CreateError> {
         let (nic, pd) = (device.device_of(to.id())?, device.alloc_pd(to.id())?);
         let channel = device.create_comp_channel(&nic)?;
         let cq = device.create_cq_with_channel(&nic, &channel, 32, 0)?;
@@ -429,18 +412,9 @@ fn a_cq_that_fails_does_not_keep_a_session_that_has_ended(transport: Transport) 
         }
         match session.next_completion(&mut client.drive) {
             Ok(none) => assert_eq!(none, None),
-            Err(errno) => failures += u32::from(errno == Errno::EINVAL),
+            Err(error) => failures += u32::from(error.errno() == Errno::EINVAL),
         }
     }
     assert!(failures > 0);
     world.ends(SOON);
-}
-
-fn a_release_that_the_device_fails_ends_the_connection(transport: Transport) {
-    let mut world = World::connected(transport, SOON);
-    let [client, _] = &mut world.sides;
-    client.drive.device_mut().failures = 1;
-    let failed = client.session.take().unwrap().release(&mut client.drive).unwrap_err();
-    assert_eq!((failed.error.errno(), failed.given.is_over()), (Errno::ENOMEM, true));
-    world.until(SOON, |[_, server]| server.is_over());
 }

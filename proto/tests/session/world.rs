@@ -5,21 +5,19 @@ use std::time::Duration;
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, prelude::*};
 use cmid_proto::handshake::{HandshakeError, Incoming, Options, Session};
 use cmid_proto::{Acks, ChannelKey, Drive, IdKey, Limits, Next, PortSpace, Transport};
-use cmid_sim::{Config, Fabric, Host, Mr};
-
-use crate::stumbling::Stumbling;
+use cmid_sim::{Config, Fabric, Host, Mr, SimDevice};
 
 /// Longer than any step of these tests.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-pub(crate) type Attached = (QpParts<Stumbling>, Mr);
+pub(crate) type Attached = (QpParts<SimDevice>, Mr);
 
 pub(crate) fn within(timeout: Duration) -> Options<'static> {
     Options { timeout, ..Options::default() }
 }
 
 /// A QP, memory of 64 bytes, and a receive of 8.
-pub(crate) fn attach(device: &mut Stumbling, to: Attaching<'_>) -> Result<Attached, CreateError> {
+pub(crate) fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Attached, CreateError> {
     let mut parts = device.qp(to).caps(Caps { max_send_wr: 4, ..Caps::default() }).attach()?;
     let mr = parts.pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
     parts.qp.post_recv(1, mr.sge(0..8))?;
@@ -29,7 +27,7 @@ pub(crate) fn attach(device: &mut Stumbling, to: Attaching<'_>) -> Result<Attach
 /// A side on a host of its own.
 pub(crate) struct Side {
     pub(crate) host: Host,
-    pub(crate) drive: Drive<Stumbling>,
+    pub(crate) drive: Drive<SimDevice>,
     pub(crate) channel: ChannelKey,
     pub(crate) id: IdKey,
     pub(crate) session: Option<Session<Attached>>,
@@ -39,7 +37,7 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) fn new(fabric: &Fabric, transport: Transport, address: &str) -> Self {
         let host = fabric.host_with(&[address.parse().unwrap()], transport);
-        let mut drive = Drive::new(Stumbling { device: host.device(), failures: 0 }, Limits::SINGLE);
+        let mut drive = Drive::new(host.device(), Limits::SINGLE);
         drive.set_now(fabric.now());
         let channel = drive.open_channel(Acks::Explicit).unwrap();
         let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
@@ -73,7 +71,7 @@ impl Side {
         }
         if let Some(session) = &mut self.session {
             session.poll(drive, &mut Some(attach))?;
-            while let Some(completion) = session.next_completion(drive).unwrap() {
+            while let Some(completion) = session.next_completion(drive)? {
                 self.completions.push(completion);
             }
         }

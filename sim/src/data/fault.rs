@@ -94,6 +94,8 @@ pub(crate) struct MemoryFaults {
     pub(crate) deregister: VecDeque<Errno>,
     pub(crate) reregister: VecDeque<ReregFault>,
     pub(crate) doorbell: VecDeque<Errno>,
+    /// Calls of devices, each with the number of those before it that do not fail.
+    pub(crate) calls: VecDeque<(u32, Errno)>,
 }
 
 impl MemoryFaults {
@@ -101,6 +103,18 @@ impl MemoryFaults {
     pub(crate) fn take_creation(&mut self, what: Resource) -> Result<(), Errno> {
         let at = self.creations.iter().position(|(resource, _)| *resource == what);
         at.map_or(Ok(()), |at| Err(self.creations.remove(at).1))
+    }
+
+    /// Takes the fault of a call, if it is its turn.
+    pub(crate) fn take_call(&mut self) -> Result<(), Errno> {
+        let Some((after, errno)) = self.calls.front_mut() else { return Ok(()) };
+        let errno = *errno;
+        let Some(left) = after.checked_sub(1) else {
+            self.calls.pop_front();
+            return Err(errno);
+        };
+        *after = left;
+        Ok(())
     }
 
     /// Takes the next fault of a re-registration if `wanted` accepts it.

@@ -11,6 +11,19 @@ use crate::index::HostNo;
 use crate::kernel::host::HostState;
 
 impl Host {
+    /// Makes a call of a [`Device`](cmid_proto::Device) on this host fail with this errno and do nothing, after so many that do
+    /// what they are to: a request's, a read of events, the release or the adoption of an id. Faults queue: each counts from the
+    /// one before.
+    pub fn fail_call(&self, after: u32, errno: Errno) {
+        self.with_state(|host| host.faults.calls.push_back((after, errno)));
+    }
+
+    /// Returns the number of faults of [`fail_call`](Host::fail_call) that are still to come.
+    #[must_use]
+    pub fn calls_to_fail(&self) -> usize {
+        self.fabric.with(|world| world.hosts.get(self.no.0).map_or(0, |host| host.faults.calls.len()))
+    }
+
     /// Makes the next creation of such a resource on this host fail with this errno, in the kernel or the provider: what
     /// the library refuses before does not count. Faults queue: each creation uses one of its kind.
     pub fn fail_next_creation(&self, of: Resource, errno: Errno) {

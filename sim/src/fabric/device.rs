@@ -183,6 +183,13 @@ impl SimDevice {
         self.host.fabric.with(|world| action(world, no))
     }
 
+    /// The fault of [`Host::fail_call`], if it is that of this call.
+    fn admit_call(&self) -> Outcome {
+        self.host
+            .fabric
+            .with(|world| world.hosts.get_mut(self.host.no.0).map_or(Ok(()), |host| host.faults.take_call()))
+    }
+
     fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),
@@ -224,6 +231,7 @@ impl Device for SimDevice {
     type Handle = SimHandle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        self.admit_call()?;
         // Reserves first, so that a request is not lost for lack of a slot.
         self.ids.reserve(child)?;
         let file = self.file(on, Errno::EBADF)?;
@@ -242,7 +250,7 @@ impl Device for SimDevice {
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        let outcome = self.make(call, private_data);
+        let outcome = self.admit_call().and_then(|()| self.make(call, private_data));
         self.host.fabric.with(|world| {
             self.note(world, || match outcome {
                 Ok(()) => format!("{call:?}"),
@@ -284,6 +292,7 @@ impl Device for SimDevice {
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+        self.admit_call()?;
         let no = self.id_no(id)?;
         let file = self.file(channel, Errno::ENOENT)?;
         let shared = |world: &World| {
@@ -307,6 +316,7 @@ impl Device for SimDevice {
         if handle.host.no != self.host.no {
             return Err(Errno::EINVAL);
         }
+        self.admit_call()?;
         self.ids.reserve(id)?;
         self.channels.reserve(channel)?;
         let taken = handle.channel.take().ok_or(Errno::EINVAL)?;

@@ -36,6 +36,8 @@ pub enum Fault {
     DeviceRemoval,
     /// The next creation of one kind of [`Resource`] on a host fails with `ENOMEM`.
     OutOfMemory,
+    /// One of the next 16 calls of a device on a host fails ([`Host::fail_call`](crate::Host::fail_call)).
+    FailedCall,
     /// The link address of a host changes.
     LinkAddrChange,
     /// The bond of a host's network interfaces fails over.
@@ -46,7 +48,7 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 15] = [
         Fault::Crash,
         Fault::PowerLoss,
         Fault::Pause,
@@ -58,6 +60,7 @@ impl Fault {
         Fault::Duplicates,
         Fault::DeviceRemoval,
         Fault::OutOfMemory,
+        Fault::FailedCall,
         Fault::LinkAddrChange,
         Fault::FailOver,
         Fault::ClockJump,
@@ -102,6 +105,7 @@ impl Planned {
             Fault::Duplicates => format!("duplicates between {at} and {other}"),
             Fault::DeviceRemoval => format!("device removal of {at}"),
             Fault::OutOfMemory => format!("no memory for the next {:?} on {at}", self.resource()),
+            Fault::FailedCall => format!("failing call on {at} after {} others: {}", self.number % 16, self.errno()),
             Fault::LinkAddrChange => format!("changed link address of {at}"),
             Fault::FailOver => format!("failover of the bond of {at}"),
             Fault::ClockJump => format!("clock jump of {at}"),
@@ -110,6 +114,10 @@ impl Planned {
 
     fn resource(&self) -> Resource {
         Resource::ALL[(self.number % Resource::ALL.len() as u64) as usize]
+    }
+
+    fn errno(&self) -> Errno {
+        [Errno::ENOMEM, Errno::EINVAL, Errno::EIO, Errno::ENODEV][(self.number >> 4) as usize % 4]
     }
 
     fn loss_percent(&self) -> u64 {
@@ -136,6 +144,7 @@ impl Planned {
             | Fault::Pause
             | Fault::DeviceRemoval
             | Fault::OutOfMemory
+            | Fault::FailedCall
             | Fault::LinkAddrChange
             | Fault::FailOver
             | Fault::ClockJump => None,
@@ -190,7 +199,7 @@ impl World {
 
     pub(super) fn begin(&mut self, no: usize) {
         let Some(planned) = self.plan.get(no) else { return };
-        let (rule, resource) = (planned.rule(self), planned.resource());
+        let (rule, resource, errno) = (planned.rule(self), planned.resource(), planned.errno());
         let (fault, end, at, number) = (planned.fault, planned.end, planned.at, planned.number);
         let text = planned.to_string();
         let Some(seat) = self.seats.get_mut(at) else { return };
@@ -203,6 +212,7 @@ impl World {
             Fault::Pause => seat.pause(end),
             Fault::DeviceRemoval => host.remove_device(),
             Fault::OutOfMemory => host.fail_next_creation(resource, Errno::ENOMEM),
+            Fault::FailedCall => host.fail_call((number % 16) as u32, errno),
             Fault::LinkAddrChange => host.change_link_addr(),
             Fault::FailOver => host.fail_over(),
             Fault::ClockJump => {
@@ -241,6 +251,7 @@ impl World {
             | Fault::Delay
             | Fault::Duplicates
             | Fault::OutOfMemory
+            | Fault::FailedCall
             | Fault::LinkAddrChange
             | Fault::FailOver
             | Fault::ClockJump => {}

@@ -62,7 +62,7 @@ impl fmt::Display for Failure {
 /// Returns what they have met: see [`Report::coverage`].
 ///
 /// # Panics
-/// If the test panics, with the seed, the command that repeats it, the faults that it needs, and the files of the
+/// If the variable has no seed. If the test panics, with the seed, the command that repeats it, the faults that it needs, and the files of the
 /// trace and the chart: see [`World::trace`]. They are in the folder `cmid-worlds` of [`std::env::temp_dir`], by package,
 /// test and seed: the next failure with the same ones replaces them.
 #[track_caller]
@@ -76,7 +76,12 @@ pub fn check(seeds: Range<u64>, test: impl Fn(&mut World)) -> Report {
 /// As [`check`].
 #[track_caller]
 pub fn check_with(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) -> Report {
-    let seeds = std::env::var(VARIABLE).ok().and_then(|text| parse(&text)).unwrap_or(seeds);
+    // A test that runs another world, or none, would pass.
+    let asked = std::env::var_os(VARIABLE).map(|text| {
+        let seeds = text.to_str().and_then(parse);
+        seeds.unwrap_or_else(|| panic!("{VARIABLE}={text:?}: neither a seed nor a range as 1000..2000"))
+    });
+    let seeds = asked.unwrap_or(seeds);
     match run_all(config, seeds, test) {
         Ok(report) => report,
         Err(failure) => panic!("{}", explanation(&failure)),
@@ -228,9 +233,9 @@ fn store(name: &str, content: &str) -> std::io::Result<PathBuf> {
 fn parse(text: &str) -> Option<Range<u64>> {
     let range = match text.split_once("..") {
         Some((first, end)) => first.parse().ok()?..end.parse().ok()?,
-        None => text.parse().ok().map(|seed: u64| seed..seed.saturating_add(1))?,
+        None => text.parse().ok().and_then(|seed: u64| Some(seed..seed.checked_add(1)?))?,
     };
-    Some(range)
+    (!range.is_empty()).then_some(range)
 }
 
 thread_local! {

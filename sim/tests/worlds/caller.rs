@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::redial::{CROSSED, Cause, GivenUp, Redial, RedialLimits, Stage, Todo};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, IdKey, PortSpace, PrivateData, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, IdKey, PortSpace, PrivateData, State, Time};
 use cmid_sim::{Node, Program, SimDevice, Turn, turn};
 
 use crate::link::{Done, Failed, Link, RECEIVES, SENDS};
@@ -57,7 +57,8 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn new(node: &Node, number: usize, limits: RedialLimits, seen: &Rc<Seen>) -> Self {
         let (mut drive, now) = (node.drive(), node.now());
-        let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+        // Some calls fail.
+        let channel = (0..9).find_map(|_| drive.open_channel(Acks::OnDelivery).ok()).unwrap();
         Caller {
             number,
             node: node.clone(),
@@ -82,8 +83,17 @@ impl Caller {
         }
     }
 
+    /// If it fails, a later turn tries it again.
     fn destroy(&mut self, id: IdKey) {
-        let _progress = self.drive.destroy(id, Time::NEVER).unwrap();
+        let _progress = self.drive.destroy(id, Time::NEVER);
+    }
+
+    /// Destroys what could not be destroyed.
+    fn destroy_again(&mut self) {
+        let (core, known) = (self.drive.core(), [self.listener, self.connection.as_ref().map(|(id, _)| *id)]);
+        let has_failed = |id: &IdKey| matches!(core.state(*id), Some(State::Failed | State::Removed));
+        let failed: Vec<_> = core.ids().filter(|id| has_failed(id) && !known.contains(&Some(*id))).collect();
+        failed.into_iter().for_each(|id| self.destroy(id));
     }
 
     fn random(&self) -> u32 {
@@ -191,10 +201,10 @@ impl Caller {
 
     fn cancel(&mut self) {
         if let Some(dial) = self.dial.take() {
-            let _progress = dial.cancel(&mut self.drive).unwrap();
+            let _progress = dial.cancel(&mut self.drive);
         }
         if let Some(serve) = self.serve.take() {
-            let _progress = serve.cancel(&mut self.drive).unwrap();
+            let _progress = serve.cancel(&mut self.drive);
         }
     }
 
@@ -223,7 +233,8 @@ impl Caller {
         if self.drive.core().ids().count() > 0 {
             return false;
         }
-        self.drive.close_channel(self.channel).unwrap();
+        // It is gone, whatever the device says.
+        let _ = self.drive.close_channel(self.channel);
         assert_eq!((self.drive.next_timeout(), self.drive.has_work()), (None, false));
         assert_eq!(self.redial.timeout(), None);
         true
@@ -237,6 +248,7 @@ impl Program for Caller {
             self.take(event);
         }
         self.drive.core().check();
+        self.destroy_again();
         // The listener, the calls of both sides, a connection and its successor, and ids that are being destroyed.
         assert!(self.drive.core().ids().count() <= 16, "ids are left: {:?}", self.drive.core());
         let todo = self.redial.handle_timeout(now, self.random());

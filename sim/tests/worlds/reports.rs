@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use cmid_proto::{Acks, PortSpace, Time};
@@ -53,6 +54,22 @@ fn a_check_that_fails_says_how_to_repeat_it_and_writes_a_trace_and_a_chart() {
     assert!(trace.contains("b: crashes") && chart.starts_with("<svg"), "{chart}");
     assert!(chart.ends_with(">failed: b does not run</text></g>\n</svg>\n"), "{chart}");
     assert_eq!(chart.matches("<g>").count(), trace.lines().count());
+}
+
+#[test]
+fn a_variable_without_a_seed_is_an_error_and_runs_no_other_world() {
+    const VARIABLE: &str = "CMID_SEED";
+    if std::env::var_os(VARIABLE).is_some() {
+        assert_eq!(check(0..3, |world| world.run_for(SECOND)).worlds, 1);
+        return;
+    }
+    let name = std::thread::current().name().unwrap().to_owned();
+    for (text, passes) in [("7", true), ("7..8", true), ("", false), ("seven", false), ("8..7", false)] {
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        let output = test.args(["--exact", &name]).env(VARIABLE, text).output().unwrap();
+        assert_eq!(output.status.success(), passes, "{text}: {output:?}");
+        assert!(passes || String::from_utf8_lossy(&output.stdout).contains(&format!("CMID_SEED={text:?}: neither")));
+    }
 }
 
 #[test]

@@ -85,7 +85,9 @@ fn queue(input: &mut Input<'_>) {
                 let result = queue.begin(begun, Time::NEVER);
                 assert_eq!(result.is_ok(), had_room);
                 if let Ok(cid) = result {
-                    queue.signals(cid, input.once_in(2));
+                    if input.once_in(2) {
+                        queue.posted_unsignaled(cid);
+                    }
                     outstanding.insert(begun);
                     cids.push(cid);
                 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{
-    Access, Attaching, Block, Caps, Completion, CreateError, Parts, Pool, QpParts, SendWr, WcStatus, prelude::*,
+    Access, Attaching, Block, Caps, Completion, CreateError, Parts, Pool, QpParts, SendWr, Signaled, WcStatus,
+    prelude::*,
 };
 use cmid_proto::handshake::{Incoming, Options, Session};
 use cmid_proto::messages::{HEADER, Messages, MessagesConfig, Received};
@@ -33,8 +34,8 @@ struct Echo {
     message: Vec<u8>,
     received: u32,
     sent: u32,
-    /// Packets sent since the last one that is signaled.
-    unsignaled: usize,
+    /// One packet in half a pool.
+    signaled: Signaled,
 }
 
 pub(super) fn run(arguments: Arguments) -> Result<()> {
@@ -109,9 +110,10 @@ impl Echo {
                 }
             }
         }
+        let signaled = Signaled::one_in(u32::from(config.window) / 2);
         let (session, messages) = session.zip(messages).context("no connection")?;
         let message = vec![1; arguments.size];
-        Ok(Echo { driver, channel, session, messages, message, received: 0, sent: 0, unsignaled: 0 })
+        Ok(Echo { driver, channel, session, messages, message, received: 0, sent: 0, signaled })
     }
 
     /// Takes what has arrived, and sends as many messages as are due and the peer has receives for.
@@ -126,9 +128,8 @@ impl Echo {
             block[..HEADER].copy_from_slice(&header);
             block[HEADER..HEADER + message.len()].copy_from_slice(message);
             let send = SendWr::send(SEND, block.part(0..HEADER + message.len()));
-            // One completion in half a pool is enough.
-            self.unsignaled = (self.unsignaled + 1) % (sends.blocks() / 2).max(1);
-            Ok(parts.qp.post_send_blocks(if self.unsignaled > 0 { send.unsignaled() } else { send })?)
+            self.signaled.post(&mut parts.qp, send, false)?;
+            Ok(())
         };
         // One block is for packets without a message.
         while self.sent < due(self.received) && self.messages.credits() > 0 && sends.available() > 1 {

@@ -11,7 +11,8 @@
 use std::mem;
 
 use cmid_mio::proto::datapath::{
-    Access, Attaching, Block, Caps, Completion, CreateError, Part, Parts, Pool, SendWr, Unposted, WcStatus, prelude::*,
+    Access, Attaching, Block, Caps, Completion, CreateError, Part, Parts, Pool, SendWr, Signaled, Unposted, WcStatus,
+    prelude::*,
 };
 use cmid_mio::proto::{Errno, Time};
 
@@ -100,6 +101,8 @@ pub(super) struct Link<D: DataPath> {
     /// The completions of receives. If the QP fails, its receives do too.
     pub(super) receives: D::Cq,
     capsules: Pool<D::Piece>,
+    /// Of the capsules that are more than the entries, each may wait for the completion of a later send.
+    signaled: Signaled,
     region: D::Mr,
     shape: Shape,
     pub(super) queue: Queue<TagOf<D>>,
@@ -121,7 +124,7 @@ impl<D: DataPath> Link<D> {
         let windows = (0..if shape.lends { size } else { 0 }).map(|_| pd.alloc_mw());
         let windows: Vec<D::Mw> = windows.collect::<Result<_, _>>().unwrap_or_default();
         // Those of commands, and those of sends before them whose completions are still to come.
-        let capsule_count = shape.size + Queue::<()>::unsignaled_max(shape.size);
+        let capsule_count = shape.size + shape.size / 4;
         // A command is a bind and a send.
         let requests = entries + u32::from(capsule_count);
         let (sends, receives) = (device.create_cq(to.id(), requests)?, device.create_cq(to.id(), entries)?);
@@ -139,7 +142,8 @@ impl<D: DataPath> Link<D> {
         }
         receives.arm()?;
         let (queue, batch) = (Queue::new(shape.size), Box::new([Completion::default(); BATCH]));
-        Ok(Link { qp, windows, pd, sends, receives, capsules, region, shape, queue, batch })
+        let signaled = Signaled::one_in(u32::from(capsule_count - shape.size) + 1);
+        Ok(Link { qp, windows, pd, sends, receives, capsules, signaled, region, shape, queue, batch })
     }
 
     /// Whether blocks are lent.
@@ -207,9 +211,11 @@ impl<D: DataPath> Link<D> {
             room.copy_from_slice(&entry.encode());
         }
         let send = SendWr::send(cid.into(), capsule.part(0..len));
-        let send = if self.queue.signals(cid, is_lent) { send } else { send.unsignaled() };
-        let posted = self.qp.post_send_blocks(send);
-        posted.map_err(|unposted| device("a send")(unposted.into()))
+        let posted = self.signaled.post(&mut self.qp, send, is_lent);
+        if !posted.map_err(|unposted| device("a send")(unposted.into()))? {
+            self.queue.posted_unsignaled(cid);
+        }
+        Ok(())
     }
 
     /// Takes completions, at most so many that the connection does not keep others waiting. Returns whether there may be more.

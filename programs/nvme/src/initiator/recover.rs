@@ -13,7 +13,7 @@ use super::{BRING_UP, BufferOf, Ended, Failure, Happened, Initiator, Loss, Optio
 /// When the controller is brought up: at once, and after a loss as the options say.
 pub(super) fn redial(options: &Options, now: Time) -> Redial {
     let limits = RedialLimits {
-        handshake: BRING_UP + options.timeout,
+        handshake: BRING_UP.saturating_add(options.timeout),
         backoff: options.reconnect_delay,
         backoff_max: options.reconnect_delay,
         attempts: u32::MAX,

@@ -164,7 +164,7 @@ impl<D: DataPath> Initiator<D> {
         let options = Options {
             param: ConnParam { retry_count: RETRY_COUNT, ..ConnParam::default() },
             private_data: &request.encode(),
-            timeout: BRING_UP + self.options.timeout,
+            timeout: BRING_UP.saturating_add(self.options.timeout),
             deadline: self.redial.timeout().unwrap_or(Time::NEVER),
             ..Options::default()
         };

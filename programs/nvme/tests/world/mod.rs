@@ -46,6 +46,9 @@ pub(crate) type Data = BufferOf<Fragile>;
 
 pub(crate) struct World {
     poll: Poll,
+    /// The host of the initiator.
+    #[allow(dead_code, reason = "not each test uses it")]
+    pub(crate) client: Host,
     /// The host of the target.
     pub(crate) host: Host,
     pub(crate) initiator: Initiator<Fragile>,
@@ -64,7 +67,8 @@ impl World {
         let panics = Arc::new(AtomicU8::new(0));
         let device = Fragile { device: client.device(), panics: Arc::clone(&panics) };
         let initiator = Initiator::new(device, poll.registry(), 0, options).expect("an initiator");
-        let mut world = World { poll, host, initiator, panics, target: None, disk: Disk::new(), happened: Vec::new() };
+        let mut world =
+            World { poll, client, host, initiator, panics, target: None, disk: Disk::new(), happened: Vec::new() };
         world.restart();
         world
     }

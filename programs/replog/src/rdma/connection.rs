@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use cmid_mio::proto::Errno;
 use cmid_mio::proto::datapath::Attaching;
 use cmid_mio::proto::datapath::{
-    Access, Caps, Completion, CreateError, Parts, Pool, Remote, SendWr, WcOpcode, prelude::*,
+    Access, Caps, Completion, CreateError, Parts, Pool, Remote, SendWr, Signaled, WcOpcode, prelude::*,
 };
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 
@@ -52,9 +52,8 @@ pub(super) struct Connection<D: DataPath> {
     pub(super) cq: D::Cq,
     /// Messages to send. The receives have the other blocks.
     messages: Pool<D::Piece>,
-    /// Messages sent since the last one whose send is signaled, and the most of them: half of the blocks.
-    unsignaled: usize,
-    most_unsignaled: usize,
+    /// One message in half of the blocks.
+    signaled: Signaled,
     /// The frames that this replica writes into the peer's region.
     frames: Pool<D::Piece>,
     /// The region that the peer may write to while it leads.
@@ -89,9 +88,8 @@ impl<D: DataPath> Connection<D> {
         let blocks = std::iter::from_fn(|| messages.take()).take(receives);
         qp.post_recvs_blocks(blocks.map(|block| (0, block))).map_err(|unposted| unposted.error.error)?;
         cq.arm()?;
-        let most_unsignaled = sends / 2;
-        let (unsignaled, remote, revoked) = (0, None, None);
-        Ok(Connection { qp, cq, messages, unsignaled, most_unsignaled, frames, region, len, remote, revoked })
+        let (signaled, remote, revoked) = (Signaled::one_in(sends as u32 / 2), None, None);
+        Ok(Connection { qp, cq, messages, signaled, frames, region, len, remote, revoked })
     }
 
     /// Sends a message. Without a free block the message is dropped, which the protocol permits. Most sends are unsignaled: a
@@ -102,10 +100,8 @@ impl<D: DataPath> Connection<D> {
         let (addr, rkey) = packet[Message::LEN..].split_at_mut(8);
         addr.copy_from_slice(&self.region.addr().to_be_bytes());
         rkey.copy_from_slice(&self.region.rkey().to_be_bytes());
-        let send = SendWr::send(0, packet);
-        let send = if self.unsignaled < self.most_unsignaled { send.unsignaled() } else { send };
-        self.unsignaled = (self.unsignaled + 1) % (self.most_unsignaled + 1);
-        Ok(self.qp.post_send_blocks(send)?)
+        self.signaled.post(&mut self.qp, SendWr::send(0, packet), false)?;
+        Ok(())
     }
 
     /// Writes a frame into the region of the peer. The immediate data is its offset.
