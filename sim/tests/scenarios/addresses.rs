@@ -28,7 +28,8 @@ fn behaviour_40_listen_without_bind() {
     assert_eq!(env.server.listen(id, 1), Ok(()));
     assert!(env.server.local(id).ip().is_unspecified());
     assert!((32768..=60999).contains(&env.server.local(id).port()));
-    assert_eq!(env.server.device.alloc_pd(id).map(|_| ()).map_err(Errno::from), Err(Errno::ENODEV));
+    let made = [env.server.device.alloc_pd(id).map(drop), env.server.device.create_cq(id, 1).map(drop)];
+    assert_eq!(made.map(|made| made.map_err(Errno::from)), [Err(Errno::ENODEV); 2]);
     assert_eq!(env.server.listen(id, 1), EINVAL);
 }
 

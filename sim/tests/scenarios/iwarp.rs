@@ -60,24 +60,6 @@ pub(crate) fn established_with(env: &mut Env, depths: [(u8, u8); 2]) -> ([IdKey;
     ([client, server], [client_qp, server_qp])
 }
 
-#[test]
-fn private_data_has_its_own_length_and_requests_have_no_retries() {
-    let mut env = env();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    for length in [0, 1, 56, 255] {
-        let client = env.client.resolved(env.cc, "10.0.0.2:7");
-        let _qp = env.client.qp(client);
-        let param = env.cp();
-        env.client.connect(client, param, &vec![7; length]).unwrap();
-        let request = env.server.next(env.cs).carries(length, &vec![7; length]);
-        assert_eq!((request.listener, request.param.qp_num), (Some(listener), 0));
-        assert_eq!((request.param.responder_resources, request.param.initiator_depth), (1, 1));
-        assert_eq!((request.param.retry_count, request.param.rnr_retry_count), (0, 0));
-        env.server.destroy(request.id).unwrap();
-        env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(0, &[]);
-    }
-}
-
 /// `siw_destroy_qp`, `siw_qp_cm_drop`.
 #[test]
 fn the_end_of_a_qp_ends_its_connection_for_both() {
@@ -230,30 +212,6 @@ fn a_reject_carries_its_data_and_is_the_only_one() {
     assert_eq!(env.server.reject(server, &[]), EINVAL);
     let param = env.cp();
     assert_eq!(env.server.accept(server, param, &[]), EINVAL);
-}
-
-#[test]
-fn an_unanswered_request_ends_after_ten_seconds() {
-    let mut env = env();
-    let (client, server, _qp) = requested(&mut env, &[]);
-    let (end, waited) = env.client.next_timed(env.cc);
-    end.is(client, CmEvent::Unreachable, -110);
-    assert_eq!(waited.as_secs(), 9, "ten seconds after the connect");
-    let _server_qp = env.server.qp(server);
-    env.server.quiet(env.cs, SECOND);
-    let param = env.cp();
-    assert_eq!(env.server.accept(server, param, &[]), Err(Errno(104)));
-}
-
-#[test]
-fn the_end_of_a_process_or_a_device_ends_its_connections() {
-    let mut env = env();
-    let ([_, server], _qps) = established(&mut env);
-    env.client = Side::new(&env.host);
-    env.server.next(env.cs).is(server, CmEvent::Disconnected, 0);
-    env.host.remove_device();
-    env.server.next(env.cs);
-    assert_eq!(env.server.disconnect(server), Err(Errno::ENXIO));
 }
 
 #[test]
