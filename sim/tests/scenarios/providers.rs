@@ -11,6 +11,7 @@ use cmid_sim::{Access, Caps, Completion, Config, Cq, Mr, QpState, Remote, SendOp
 
 use crate::common::{Env, Pair, SECOND, why};
 use crate::iwarp;
+use crate::memory::windows::bound;
 
 pub(crate) const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
@@ -177,9 +178,7 @@ fn a_refused_invalidate_is_executed_later() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-    let mut window = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+    let mut window = bound(&env, s, &there, 0..8, Access::REMOTE_READ);
     env.host.fail_next_doorbell(REFUSED);
     assert!(s.qp.post_invalidate(2, &mut window).is_err());
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
@@ -197,9 +196,7 @@ fn a_local_invalidate_waits_for_the_requests_before_it() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
-    let mut window = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+    let mut window = bound(&env, s, &there, 0..8, Access::REMOTE_READ);
     // It finds no receive, so it is not finished, and the window stays.
     s.qp.post_send(SendWr::send(2, there.sge(0..8))).unwrap();
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
@@ -294,9 +291,7 @@ fn a_window_without_range_gives_access_to_the_whole_region() {
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
         let there = s.pd.register(vec![0; 64], ALL).unwrap();
-        let mut window = s.pd.alloc_mw().unwrap();
-        s.qp.post_bind(1, &mut window, &there, 8..16, Access::REMOTE_READ).unwrap();
-        assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+        let window = bound(&env, s, &there, 8..16, Access::REMOTE_READ);
         let beside = Remote { addr: there.addr() + 32, rkey: window.rkey() };
         c.qp.post_send(SendWr::read(2, here.sge(0..8), beside)).unwrap();
         assert_eq!(polled(&env, &mut c.send_cq), [(2, status)]);
