@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_blocking::{Blocking, Canceller, Connection, Error, Listener, Options, Ready};
+use cmid_blocking::{Canceller, Connection, Error, Listener, Options, Ready};
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Access, Caps, CreateError, WcStatus, prelude::*};
-use cmid_proto::{Acks, CmEvent, Errno, Limits, Pollable, PortSpace, State, Time};
+use cmid_proto::{CmEvent, Errno, Pollable, State};
 use cmid_sim::{Cq, Host, Mr, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -337,32 +337,4 @@ fn a_listener_is_not_held_up_by_changes_of_its_address() {
     let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), qp).unwrap());
     Connection::connect(host.device(), server(), &patient(), qp).unwrap();
     passive.join().unwrap();
-}
-
-#[test]
-fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
-    let host = host();
-    let limits = Limits { ids: 2, ..Limits::SINGLE };
-    let mut driver = Blocking::new(host.device(), limits, Canceller::new().unwrap());
-    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
-    let [listener, other] = [(); 2].map(|()| driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap());
-    driver.drive().bind(listener, server()).unwrap();
-    driver.drive().listen(listener, 8).unwrap();
-    let _client = Silent::connecting(&host);
-    let begun = Instant::now();
-    while begun.elapsed() < A_WHILE {
-        let began = Instant::now();
-        driver.wait(Some(A_WHILE)).unwrap();
-        // No event ends the wait early.
-        assert!(began.elapsed() >= A_WHILE);
-    }
-    driver.drive().destroy(other, Time::NEVER).unwrap();
-    let event = loop {
-        if let Some(event) = driver.drive().next_event(channel) {
-            break event;
-        }
-        assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
-        driver.wait(Some(SOON)).unwrap();
-    };
-    assert_eq!(event.cm(), Some(CmEvent::ConnectRequest));
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Limits, Next, PortSpace, RequestKind, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Next, PortSpace, RequestKind, Time};
 use cmid_sim::{Clock, Fabric, SimDevice};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
@@ -38,14 +38,6 @@ fn awaited(driver: &mut Epoll<SimDevice>, on: ChannelKey) -> Event {
         assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
         driver.wait(Some(SOON)).unwrap();
     }
-}
-
-#[test]
-fn an_idle_driver_wakes_nobody() {
-    let mut driver = driver(Config::default());
-    let _ = id(&mut driver);
-    assert_eq!(driver.turn().unwrap(), Next::Wait(None));
-    assert!(!readable(&driver, Duration::from_millis(100)));
 }
 
 #[test]
@@ -115,22 +107,6 @@ fn a_wait_without_time_takes_what_is_in_the_kernel() {
 }
 
 #[test]
-fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
-    let mut driver = driver(Config::default());
-    let (old, id) = id(&mut driver);
-    let new = driver.drive().open_channel(Acks::OnDelivery).unwrap();
-    driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
-    // The event is unread on the old channel. The new channel does not become readable.
-    assert!(readable(&driver, SOON));
-    driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
-    assert_eq!(driver.turn().unwrap(), Next::Deliver);
-    assert_eq!(driver.drive().next_event(new).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
-    assert_eq!(driver.drive().next_event(old), None);
-    while driver.turn().unwrap() != Next::Wait(None) {}
-    assert!(!readable(&driver, Duration::from_millis(100)));
-}
-
-#[test]
 fn an_edge_triggered_outer_loop_hears_of_every_channel() {
     const CHANNELS: usize = 200;
     let mut driver = driver(Config::default());
@@ -155,41 +131,4 @@ fn an_edge_triggered_outer_loop_hears_of_every_channel() {
             }
         }
     }
-}
-
-#[test]
-fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
-    let there = "10.0.0.2:7471".parse().unwrap();
-    let limits = Limits { ids: 2, ..Limits::SINGLE };
-    let mut server = Epoll::new(host.device(), Config { limits, ..Config::default() }).unwrap();
-    let (channel, listener) = id(&mut server);
-    server.drive().bind(listener, there).unwrap();
-    server.drive().listen(listener, 8).unwrap();
-    while server.turn().unwrap() != Next::Wait(None) {}
-    let other = server.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-
-    let mut client = Epoll::new(host.device(), Config::default()).unwrap();
-    let (to_client, id) = id(&mut client);
-    client.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
-    assert_eq!(awaited(&mut client, to_client).cm(), Some(CmEvent::AddrResolved));
-    client.drive().resolve_route(id, Time::NEVER).unwrap();
-    assert_eq!(awaited(&mut client, to_client).cm(), Some(CmEvent::RouteResolved));
-    let param = cmid_proto::ConnParam { qp_num: 9, ..Default::default() };
-    client.drive().connect(id, param, &[], Time::NEVER).unwrap();
-
-    // The channel stays readable. The driver disarms it when the core takes no event of it.
-    assert!(readable(&server, SOON));
-    while server.turn().unwrap() != Next::Wait(None) {}
-    assert!(!readable(&server, Duration::from_millis(100)));
-    let (begun, span) = (Instant::now(), Duration::from_millis(50));
-    server.wait(Some(span)).unwrap();
-    assert!(begun.elapsed() >= span);
-    // An event of another channel is still delivered. Then there is room.
-    assert_eq!(server.drive().next_event(channel), None);
-    server.drive().resolve_addr(other, None, there, Time::NEVER).unwrap();
-    assert_eq!(awaited(&mut server, channel).cm(), Some(CmEvent::AddrResolved));
-    server.drive().destroy(other, Time::NEVER).unwrap();
-    assert_eq!(awaited(&mut server, channel).cm(), Some(CmEvent::ConnectRequest));
 }

@@ -6,12 +6,11 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Next, Outcome, Pollable, PortSpace, RawEvent,
-    Time,
+    Acks, Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Next, Outcome, Pollable, PortSpace, RawEvent, Time,
 };
 use cmid_sim::{Clock, Fabric, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -102,21 +101,6 @@ fn readable(driver: &Epoll<Counting>, within: Duration) -> bool {
 }
 
 #[test]
-fn a_loop_that_takes_one_event_per_wait_loses_nothing() {
-    let (mut driver, _) = driver();
-    let [channel] = channels(&mut driver);
-    make_events(&mut driver, channel);
-    let (begun, mut taken) = (Instant::now(), 0);
-    while taken < EVENTS {
-        driver.wait(None).unwrap();
-        taken += usize::from(takes_one(&mut driver, channel));
-        assert!(begun.elapsed() < SOON, "{taken} of {EVENTS}");
-    }
-    driver.wait(Some(A_WHILE)).unwrap();
-    assert_eq!(driver.drive().next_event(channel), None);
-}
-
-#[test]
 fn a_loop_that_takes_one_event_per_turn_loses_nothing() {
     let (mut driver, _) = driver();
     let [channel] = channels(&mut driver);
@@ -131,24 +115,6 @@ fn a_loop_that_takes_one_event_per_turn_loses_nothing() {
     while !matches!(driver.turn().unwrap(), Next::Wait(_)) || readable(&driver, A_WHILE) {
         assert_eq!(driver.drive().next_event(channel), None);
     }
-}
-
-#[test]
-fn an_event_that_nobody_takes_delays_no_other_channel_and_no_deadline() {
-    let (mut driver, _) = driver();
-    let [left, channel] = channels(&mut driver);
-    make_events(&mut driver, left);
-    driver.wait(None).unwrap();
-    let (begun, mut kinds) = (Instant::now(), Vec::new());
-    let deadline = driver.drive().within(A_WHILE);
-    let [one, _] = [PEER, NOBODY].map(|dst| resolve(&mut driver, channel, dst, deadline));
-    while kinds.len() < 2 {
-        driver.wait(None).unwrap();
-        kinds.extend(driver.drive().next_event(channel).map(|event| (event.id == one, event.cm())));
-        assert!(begun.elapsed() < SOON, "{kinds:?}");
-    }
-    assert_eq!(kinds[0], (true, Some(CmEvent::AddrResolved)));
-    assert!(begun.elapsed() >= A_WHILE / 2, "the other one ends with its time limit");
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use cmid_mio::{Config, Mio};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Error, Event, EventKind, IdKey, Limits, Next, PortSpace, Refused,
-    RequestKind, Time,
+    Acks, ChannelKey, CmEvent, Error, Event, EventKind, IdKey, Limits, Next, PortSpace, Refused, RequestKind, Time,
 };
 use cmid_sim::{Clock, Fabric, Host, SimDevice};
 use mio::{Events, Poll, Token, Waker};
@@ -82,15 +81,6 @@ fn a_poll_lasts_until_the_deadline_of_the_application() {
 }
 
 #[test]
-fn an_idle_driver_wakes_nobody() {
-    let mut program = Program::new(&host(), Limits::SINGLE, 4);
-    program.id();
-    assert_eq!(program.driver.timeout(None), None);
-    assert!(!program.polls(Duration::from_millis(50)));
-    assert_eq!(program.driver.timeout(Some(SOON)), Some(SOON));
-}
-
-#[test]
 fn what_was_left_in_the_kernel_is_read_without_another_edge() {
     let mut program = Program::new(&host(), Limits { events: 1, ids: 8, ..Limits::SINGLE }, 4);
     let (channel, first) = program.id();
@@ -107,22 +97,6 @@ fn what_was_left_in_the_kernel_is_read_without_another_edge() {
     // The channel may have more events until a read finds none.
     assert_eq!(program.driver.timeout(None), Some(Duration::ZERO));
     assert_eq!(program.driver.drive().next_event(channel), None);
-    assert_eq!(program.driver.timeout(None), None);
-}
-
-#[test]
-fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
-    let mut program = Program::new(&host(), Limits::SINGLE, 4);
-    let (old, id) = program.id();
-    let new = program.driver.drive().open_channel(Acks::OnDelivery).unwrap();
-    program.resolve(id);
-    // The poll reports it, but the driver does not get the report, so the event stays unread.
-    program.poll.poll(&mut program.events, Some(SOON)).unwrap();
-    assert!(!program.events.is_empty());
-    program.driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
-    assert_eq!(program.driver.timeout(None), Some(Duration::ZERO));
-    assert_eq!(program.awaits(new).cm(), Some(CmEvent::AddrResolved));
-    assert_eq!([new, old].map(|channel| program.driver.drive().next_event(channel)), [None, None]);
     assert_eq!(program.driver.timeout(None), None);
 }
 
@@ -148,29 +122,6 @@ fn what_is_in_the_kernel_is_there_after_a_resume() {
     assert!(matches!(program.driver.turn(), Next::Wait(_)));
 }
 
-/// Half of the events are in the device, where one edge reports them all; the core makes the others, at a deadline.
-#[test]
-fn a_loop_that_takes_one_event_per_turn_loses_nothing() {
-    const EVENTS: usize = 50;
-    let mut program = Program::new(&host(), Limits::default(), 4);
-    let (channel, _) = program.id();
-    let deadline = program.driver.drive().within(Duration::from_millis(1));
-    for _ in 0..EVENTS / 2 {
-        let [id, late] = [(); 2].map(|()| program.driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap());
-        program.resolve(id);
-        program.driver.drive().resolve_addr(late, None, "10.0.0.77:1".parse().unwrap(), deadline).unwrap();
-    }
-    std::thread::sleep(Duration::from_millis(100));
-    let (begun, mut taken) = (Instant::now(), 0);
-    while taken < EVENTS {
-        program.polls(SOON);
-        taken += usize::from(program.driver.drive().next_event(channel).is_some());
-        assert!(begun.elapsed() < SOON, "{taken} of {EVENTS}");
-    }
-    program.polls(Duration::from_millis(50));
-    assert_eq!(program.driver.drive().next_event(channel), None);
-}
-
 #[test]
 fn a_sleep_never_ends_just_before_the_deadline() {
     let host = host();
@@ -190,34 +141,6 @@ fn a_sleep_never_ends_just_before_the_deadline() {
         event.kind,
         EventKind::Cm(CmEvent::AddrError) | EventKind::DeadlinePassed(RequestKind::ResolveAddr)
     ));
-}
-
-#[test]
-fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
-    let (host, there) = (host(), "10.0.0.2:7471".parse().unwrap());
-    let mut server = Program::new(&host, Limits { ids: 2, ..Limits::SINGLE }, 4);
-    let (channel, listener) = server.id();
-    server.driver.drive().bind(listener, there).unwrap();
-    server.driver.drive().listen(listener, 8).unwrap();
-    let other = server.driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-
-    let mut client = Program::new(&host, Limits::SINGLE, 4);
-    let (to_client, id) = client.id();
-    client.resolve(id);
-    assert_eq!(client.awaits(to_client).cm(), Some(CmEvent::AddrResolved));
-    client.driver.drive().resolve_route(id, Time::NEVER).unwrap();
-    assert_eq!(client.awaits(to_client).cm(), Some(CmEvent::RouteResolved));
-    client.driver.drive().connect(id, ConnParam { qp_num: 9, ..Default::default() }, &[], Time::NEVER).unwrap();
-
-    while !server.polls(SOON) {}
-    assert_eq!(server.driver.turn(), Next::Wait(None));
-    assert_eq!(server.driver.timeout(None), None);
-    assert!(!server.polls(Duration::from_millis(50)));
-    // An event of another channel is still delivered. Then there is room.
-    server.resolve(other);
-    assert_eq!(server.awaits(channel).cm(), Some(CmEvent::AddrResolved));
-    server.driver.drive().destroy(other, Time::NEVER).unwrap();
-    assert_eq!(server.awaits(channel).cm(), Some(CmEvent::ConnectRequest));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cmid_tokio::Tokio;
 use cmid_tokio::proto::{Acks, ChannelKey, CmEvent, Limits, PortSpace, Time};
@@ -48,29 +48,6 @@ async fn a_wait_that_is_dropped_at_any_point_loses_no_event() {
         }
         assert_eq!(driver.drive().next_event(channel).unwrap().cm(), Some(CmEvent::AddrResolved));
     }
-}
-
-#[tokio::test]
-async fn an_event_that_is_left_delays_no_other_channel() {
-    let mut driver = driver();
-    let left = resolving(&mut driver);
-    driver.wait(Some(SOON)).await.unwrap();
-    let other = resolving(&mut driver);
-    let event = loop {
-        if let Some(event) = driver.drive().next_event(other) {
-            break event;
-        }
-        timeout(SOON, driver.wait(None)).await.unwrap().unwrap();
-    };
-    assert_eq!(event.cm(), Some(CmEvent::AddrResolved));
-    assert!(driver.drive().next_event(left).is_some());
-}
-
-#[tokio::test]
-async fn a_wait_without_events_ends_at_its_limit() {
-    let begun = Instant::now();
-    driver().wait(Some(Duration::from_millis(5))).await.unwrap();
-    assert!(begun.elapsed() >= Duration::from_millis(5));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Asynchronous events of a device.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath};
+use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, DataPath};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::common::Env;
@@ -42,29 +42,4 @@ fn a_device_reports_its_port_and_its_removal_to_each_reader() {
     assert_eq!(env.client.device.alloc_pd_on(&nic).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     env.host.set_link(false);
     assert_eq!(readers[0].next_event(), Ok(None));
-}
-
-#[test]
-fn cqs_have_numbers() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    let [one, other] = [0; 2].map(|_| env.client.device.create_cq(pair.client, 4).unwrap());
-    assert_ne!(one.num(), other.num());
-}
-
-#[test]
-fn a_cq_uses_a_completion_vector_that_the_device_has() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    let nic = env.client.device.device_of(pair.client).unwrap();
-    let vectors = env.client.device.comp_vectors(&nic);
-    let cqs: Vec<_> = (0..vectors).map(|vector| env.client.device.create_cq_at(&nic, 4, vector).unwrap()).collect();
-    assert_eq!((vectors, cqs.len()), (4, 4));
-    for vector in [vectors, u32::MAX] {
-        assert_eq!(
-            env.client.device.create_cq_at(&nic, 4, vector).map(drop).map_err(Errno::from),
-            Err(Errno::EINVAL),
-            "{vector}"
-        );
-    }
 }

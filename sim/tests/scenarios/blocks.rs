@@ -45,46 +45,6 @@ fn reason(refused: cmid_proto::datapath::Unposted<Piece>) -> (PostReason, Option
 }
 
 #[test]
-fn a_block_is_not_returned_before_its_completion_is_polled() {
-    let (env, mut pair) = connected(Caps::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let (here, there) = (pool(&c.pd, 2), pool(&s.pd, 2));
-    s.qp.post_recv_blocks(1, there.take().unwrap()).unwrap();
-    c.qp.post_send_blocks(SendWr::send(2, filled(&here, 1))).unwrap();
-    // What a program makes up returns nothing.
-    for wr_id in [1, 2] {
-        let made_up = Completion { wr_id, ..Completion::default() };
-        assert!(c.qp.reclaim(&made_up).is_none() && s.qp.reclaim(&made_up).is_none());
-    }
-    env.fabric.advance_by(SECOND);
-    assert!(c.qp.reclaim(&Completion { wr_id: 2, ..Completion::default() }).is_none(), "complete, and not polled");
-    let sent = done(&env, &mut c.send_cq);
-    assert!(c.qp.reclaim(&sent).is_some());
-}
-
-#[test]
-fn blocks_of_one_pool_are_in_flight_on_several_queues_and_filled_on_several_threads() {
-    let (env, mut pair) = connected(Caps { max_send_sge: 3, ..Caps::default() });
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 2));
-    s.qp.post_recv_blocks(1, [there.take().unwrap()].map(Part::from).into_iter().collect::<Parts<_>>()).unwrap();
-    let threads: Vec<_> = (1..=3)
-        .map(|byte| {
-            let here = here.clone();
-            std::thread::spawn(move || filled(&here, byte).part(0..usize::from(byte)))
-        })
-        .collect();
-    let parts: Parts<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    c.qp.post_send_blocks(SendWr::send(2, parts)).unwrap();
-    assert_eq!(here.available(), 1);
-    let received = done(&env, &mut s.recv_cq);
-    assert_eq!(&s.qp.reclaim(&received).unwrap()[0][..7], [1, 2, 2, 3, 3, 3, 0]);
-    let sent = done(&env, &mut c.send_cq);
-    assert_eq!(c.qp.reclaim(&sent).unwrap().into_blocks().count(), 3);
-    assert_eq!(here.available(), 4);
-}
-
-#[test]
 fn what_is_refused_comes_back_with_the_reason() {
     let (env, mut pair) = connected(Caps { max_send_wr: 1, max_recv_wr: 1, ..Caps::default() });
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
@@ -118,22 +78,6 @@ fn what_is_refused_comes_back_with_the_reason() {
     );
     c.qp.reclaim(&sent).unwrap();
     c.qp.post_send_blocks(SendWr::send(3, error.given.unwrap())).unwrap();
-}
-
-#[test]
-fn blocks_of_unsignaled_requests_return_with_a_later_one() {
-    let (env, mut pair) = connected(Caps { max_send_wr: 3, ..Caps::default() });
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let (here, there) = (pool(&c.pd, 3), pool(&s.pd, 3));
-    for wr_id in 0..3 {
-        s.qp.post_recv_blocks(wr_id, there.take().unwrap()).unwrap();
-    }
-    let requests = (0..3).map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap())));
-    let batch = requests.map(|wr| if wr.wr_id == 2 { wr } else { wr.unsignaled() });
-    assert_eq!(c.qp.post_sends_blocks(batch).unwrap(), 3);
-    let sent = done(&env, &mut c.send_cq);
-    assert_eq!((sent.wr_id, here.available()), (2, 0));
-    assert_eq!((c.qp.reclaim(&sent).map(|parts| parts.len()), here.available()), (Some(1), 3));
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn each_capacity_that_is_too_large_is_named() {
         Err(CreateReason::Zero(Capacity::Depth))
     );
     let nic = device.device_of(id).unwrap();
+    assert!((0..4).all(|vector| device.create_cq_at(&nic, 1, vector).is_ok()) && device.comp_vectors(&nic) == 4);
     let none = device.create_cq_at(&nic, 1, 4).map(drop).map_err(|error| error.reason());
     assert_eq!(none, Err(CreateReason::NoVector { vector: 4, vectors: 4 }));
 }
@@ -136,8 +137,8 @@ fn the_other_reasons_of_a_qp_are_named() {
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(MemoryReason::Gone)));
     let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, small).map(drop);
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::HasQp));
-    let made = gone.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop);
-    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(MemoryReason::Gone)));
+    let made = [gone.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop), gone.alloc_mw().map(drop)];
+    assert_eq!(made.map(|made| made.map_err(|error| error.reason())), [Err(CreateReason::Pd(MemoryReason::Gone)); 2]);
 }
 
 /// Creates a resource on the device of an id.

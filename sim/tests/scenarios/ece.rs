@@ -6,6 +6,7 @@ use crate::common::{EINVAL, Env, Side};
 
 const OURS: Ece = Ece { vendor_id: 7, options: 1 };
 const THEIRS: Ece = Ece { vendor_id: 7, options: 2 };
+const OTHER_VENDOR: Ece = Ece { vendor_id: 9, options: 3 };
 
 impl Side {
     fn set_ece(&mut self, id: IdKey, ece: Ece) -> Outcome {
@@ -13,33 +14,33 @@ impl Side {
     }
 }
 
-#[test]
-fn both_sides_learn_the_others_options() {
-    let mut env = Env::new();
+/// The request of a client with these options, which is not answered.
+fn requested(env: &mut Env, asked: Option<Ece>) -> (IdKey, IdKey) {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.client.set_ece(c, OURS).unwrap();
-    assert_eq!(env.client.device.remote_ece(c), Ok(Ece::default()));
-    env.connect(c, &[]);
-    let s = env.server.requested(env.cs, listener);
-    assert_eq!(env.server.device.remote_ece(s), Ok(OURS));
-    env.server.set_ece(s, THEIRS).unwrap();
-    env.accept(s, &[]);
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    assert_eq!(env.client.device.remote_ece(c), Ok(THEIRS));
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    asked.map_or(Ok(()), |ece| env.client.set_ece(client, ece)).unwrap();
+    assert_eq!(env.client.device.remote_ece(client), Ok(Ece::default()));
+    env.connect(client, &[]);
+    (client, env.server.requested(env.cs, listener))
 }
 
+/// An answer names the vendor of the request, also without options of its own.
 #[test]
-fn who_accepts_without_options_names_the_vendor_all_the_same() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.client.set_ece(c, OURS).unwrap();
-    env.connect(c, &[]);
-    let s = env.server.requested(env.cs, listener);
-    env.accept(s, &[]);
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    assert_eq!(env.client.device.remote_ece(c), Ok(Ece { options: 0, ..OURS }));
+fn both_sides_learn_the_others_options() {
+    for (asked, answer, learned) in [
+        (Some(OURS), Some(THEIRS), THEIRS),
+        (Some(OURS), None, Ece { options: 0, ..OURS }),
+        (Some(OURS), Some(OTHER_VENDOR), Ece { options: 3, ..OURS }),
+        (None, Some(OTHER_VENDOR), Ece { vendor_id: 0, options: 3 }),
+    ] {
+        let mut env = Env::new();
+        let (c, s) = requested(&mut env, asked);
+        assert_eq!(env.server.device.remote_ece(s), Ok(asked.unwrap_or_default()));
+        answer.map_or(Ok(()), |ece| env.server.set_ece(s, ece)).unwrap();
+        env.accept(s, &[]);
+        env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+        assert_eq!(env.client.device.remote_ece(c), Ok(learned), "{asked:?} {answer:?}");
+    }
 }
 
 #[test]
@@ -64,28 +65,8 @@ fn the_library_knows_when_it_does_not_say() {
 #[test]
 fn a_qp_that_comes_after_the_request_is_of_no_vendor() {
     let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.client.set_ece(c, OURS).unwrap();
-    env.connect(c, &[]);
-    let s = env.server.requested(env.cs, listener);
+    let (c, s) = requested(&mut env, Some(OURS));
     let _qp = env.client.qp(c);
     env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectError, -1);
-}
-
-#[test]
-fn an_answer_names_the_vendor_of_the_request() {
-    for (asked, answered) in [(Some(OURS), Ece { options: 3, ..OURS }), (None, Ece { vendor_id: 0, options: 3 })] {
-        let mut env = Env::new();
-        let listener = env.server.listener(env.cs, "10.0.0.2:7");
-        let c = env.client.resolved(env.cc, "10.0.0.2:7");
-        asked.map_or(Ok(()), |ece| env.client.set_ece(c, ece)).unwrap();
-        env.connect(c, &[]);
-        let s = env.server.requested(env.cs, listener);
-        env.server.set_ece(s, Ece { vendor_id: 9, options: 3 }).unwrap();
-        env.accept(s, &[]);
-        env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-        assert_eq!(env.client.device.remote_ece(c), Ok(answered));
-    }
 }

@@ -2,18 +2,16 @@
 //! device has limits.
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
+    Attaching, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::MemoryError;
-use std::net::IpAddr;
+use cmid_proto::{CmEvent, ConnParam, Errno, ErrorWith};
+use cmid_sim::{Access, Caps, Completion, Config, Cq, Mr, QpState, Remote, SendOp, WcStatus};
 
-use cmid_proto::datapath::Attaching;
-use cmid_proto::{CmEvent, ConnParam, Errno, ErrorWith, Transport};
-use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcStatus};
-
-use crate::common::{Env, Pair, SECOND, Side, ip, why};
+use crate::common::{Env, Pair, SECOND, why};
 use crate::iwarp;
+use crate::memory::windows::bound;
 
 pub(crate) const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
@@ -194,9 +192,7 @@ fn a_refused_invalidate_is_executed_later() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-    let mut window = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+    let mut window = bound(&env, s, &there, 0..8, Access::REMOTE_READ);
     env.host.fail_next_doorbell(REFUSED);
     assert!(s.qp.post_invalidate(2, &mut window).is_err());
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
@@ -214,9 +210,7 @@ fn a_local_invalidate_waits_for_the_requests_before_it() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
-    let mut window = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+    let mut window = bound(&env, s, &there, 0..8, Access::REMOTE_READ);
     // It finds no receive, so it is not finished, and the window stays.
     s.qp.post_send(SendWr::send(2, there.sge(0..8))).unwrap();
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
@@ -311,9 +305,7 @@ fn a_window_without_range_gives_access_to_the_whole_region() {
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
         let there = s.pd.register(vec![0; 64], ALL).unwrap();
-        let mut window = s.pd.alloc_mw().unwrap();
-        s.qp.post_bind(1, &mut window, &there, 8..16, Access::REMOTE_READ).unwrap();
-        assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+        let window = bound(&env, s, &there, 8..16, Access::REMOTE_READ);
         let beside = Remote { addr: there.addr() + 32, rkey: window.rkey() };
         c.qp.post_send(SendWr::read(2, here.sge(0..8), beside)).unwrap();
         assert_eq!(polled(&env, &mut c.send_cq), [(2, status)]);
@@ -338,30 +330,6 @@ fn the_key_of_a_region_cannot_be_invalidated_by_a_message() {
     assert_eq!(polled(&env, &mut s.recv_cq), [(1, WcStatus::REM_INV_REQ_ERR), (2, FLUSHED)]);
     assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::RTS), Ok(QpState::ERR)));
     there.deregister().unwrap();
-}
-
-#[test]
-fn the_objects_of_another_device_of_the_host_are_refused() {
-    let mut env = Env::new();
-    let fabric = Fabric::new(Config::default());
-    let devices: [&[IpAddr]; 2] = [&[ip("10.0.0.1")], &[ip("10.1.0.1")]];
-    env.client = Side::new(&fabric.host_with_devices(&devices, Transport::InfiniBand));
-    let channel = env.client.channel();
-    let [one, two] = ["10.0.0.1:0", "10.1.0.1:0"].map(|addr| {
-        let id = env.client.id(channel);
-        env.client.bind(id, addr).unwrap();
-        id
-    });
-    let device = &mut env.client.device;
-    let nics = [one, two].map(|id| device.device_of(id).unwrap());
-    assert_ne!(nics[0], nics[1]);
-    let pds = [one, two].map(|id| device.alloc_pd(id).unwrap());
-    let cqs = [one, two].map(|id| device.create_cq(id, 64).unwrap());
-    for (pd, send, recv) in (0..8).map(|bits: usize| (bits & 1, bits >> 1 & 1, bits >> 2)) {
-        let made = device.create_qp(Attaching::bare(two), &pds[pd], &cqs[send], &cqs[recv], Caps::default());
-        let expected = if pd + send + recv == 3 { Ok(()) } else { Err(Errno::EINVAL) };
-        assert_eq!(made.map(drop).map_err(Errno::from), expected, "{pd} {send} {recv}");
-    }
 }
 
 #[test]

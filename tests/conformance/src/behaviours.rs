@@ -249,6 +249,6 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         133,
         "a block is in flight until its completion was polled; one that a window shows, until that of its end",
     )
-    .also(&["tests/kernel/src/device/blocks.rs::there_and_back"]),
+    .also(&["tests/kernel/src/device/blocks.rs::any_program"]),
     behaviour(134, "several registrations of one memory: each has its keys, all have the address"),
 ];

@@ -74,8 +74,8 @@
 //! }
 //!
 //! impl Make<SimDevice> for Spinning {
-//!     fn observed(device: SimDevice, (): ()) -> Check<Self> {
-//!         let drive = Drive::with(device, Known::default(), (), Limits::default().numbered());
+//!     fn observed(device: SimDevice, limits: Limits, (): ()) -> Check<Self> {
+//!         let drive = Drive::with(device, Known::default(), (), limits.numbered());
 //!         Ok(Spinning { drive, begun: Instant::now() })
 //!     }
 //! }

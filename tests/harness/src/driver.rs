@@ -82,13 +82,13 @@ pub type DriveOf<S> = Drive<<S as Driver>::Device, <S as Driver>::Poller, <S as 
 
 /// A driver that can be made on devices of type `D`, with an observer of type `O`.
 pub trait Make<D: Pollable, O: Observer = ()>: Driver<Device = D, Observer = O> + Sized {
-    /// Makes a driver without ids or channels.
+    /// Makes a driver without ids or channels, with these limits.
     ///
     /// # Errors
     /// A descriptor of the driver cannot be created.
-    fn observed(device: D, observer: O) -> Check<Self>;
+    fn observed(device: D, limits: Limits, observer: O) -> Check<Self>;
 
-    /// Makes a driver without ids or channels.
+    /// The same with the limits by default.
     ///
     /// # Errors
     /// A descriptor of the driver cannot be created.
@@ -96,7 +96,7 @@ pub trait Make<D: Pollable, O: Observer = ()>: Driver<Device = D, Observer = O> 
     where
         O: Default,
     {
-        Self::observed(device, O::default())
+        Self::observed(device, Limits::default(), O::default())
     }
 }
 
@@ -109,9 +109,9 @@ pub struct OnMio<D: Pollable, O: Observer = ()> {
 }
 
 impl<D: Pollable, O: Observer> Make<D, O> for OnMio<D, O> {
-    fn observed(device: D, observer: O) -> Check<Self> {
+    fn observed(device: D, limits: Limits, observer: O) -> Check<Self> {
         let poll = Poll::new()?;
-        let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
+        let config = cmid_mio::Config { limits, tokens: 0..64 };
         let driver = Mio::observed(device, poll.registry(), config, observer)?;
         Ok(OnMio { poll, events: Events::with_capacity(64), driver })
     }
@@ -150,8 +150,9 @@ fn errno(error: std::io::Error) -> Errno {
 pub struct OnEpoll<D: Pollable, O: Observer = ()>(Epoll<D, O>);
 
 impl<D: Pollable, O: Observer> Make<D, O> for OnEpoll<D, O> {
-    fn observed(device: D, observer: O) -> Check<Self> {
-        Ok(OnEpoll(Epoll::observed(device, cmid_epoll::Config::default(), observer)?))
+    fn observed(device: D, limits: Limits, observer: O) -> Check<Self> {
+        let config = cmid_epoll::Config { limits, ..cmid_epoll::Config::default() };
+        Ok(OnEpoll(Epoll::observed(device, config, observer)?))
     }
 }
 
@@ -174,8 +175,8 @@ impl<D: Pollable, O: Observer> Driver for OnEpoll<D, O> {
 pub struct OnBlocking<D: Pollable, O: Observer = ()>(Blocking<D, O>);
 
 impl<D: Pollable, O: Observer> Make<D, O> for OnBlocking<D, O> {
-    fn observed(device: D, observer: O) -> Check<Self> {
-        Ok(OnBlocking(Blocking::observed(device, Limits::default(), Canceller::new()?, observer)))
+    fn observed(device: D, limits: Limits, observer: O) -> Check<Self> {
+        Ok(OnBlocking(Blocking::observed(device, limits, Canceller::new()?, observer)))
     }
 }
 
@@ -202,9 +203,9 @@ pub struct OnTokio<D: Pollable, O: Observer = ()> {
 }
 
 impl<D: Pollable, O: Observer> Make<D, O> for OnTokio<D, O> {
-    fn observed(device: D, observer: O) -> Check<Self> {
+    fn observed(device: D, limits: Limits, observer: O) -> Check<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(OnTokio { driver: Tokio::observed(device, Limits::default(), observer), runtime })
+        Ok(OnTokio { driver: Tokio::observed(device, limits, observer), runtime })
     }
 }
 

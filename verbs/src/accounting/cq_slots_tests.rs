@@ -38,46 +38,6 @@ fn numbers(completions: &[Completion]) -> Vec<u64> {
 }
 
 #[test]
-fn completions_find_their_queue() {
-    let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
-    let ((_, _, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
-    let mut mixed = [post(&mut a, 10), post(&mut b, 20), post(&mut b, 21), post(&mut a, 11)];
-    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 4);
-    assert_eq!(numbers(&mixed), [10, 20, 21, 11]);
-}
-
-#[test]
-fn what_a_queue_left_behind_is_dropped_even_if_its_index_is_used_again() {
-    let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
-    let ((gone, first, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
-    let (left, other) = (post(&mut a, 10), post(&mut b, 20));
-    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 1);
-    leave(&cq_slots, gone, &first);
-    let (queue_id, wr_ring, mut next) = queue(&cq_slots);
-    assert_eq!(queue_id & INDEX, gone & INDEX, "nothing of it was left");
-    let mut mixed = [left, post(&mut next, 30), left, other];
-    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 2);
-    assert_eq!(numbers(&mixed[..2]), [30, 20]);
-    assert_eq!(Arc::strong_count(&wr_ring), 4, "slots, cache, cursor, here");
-}
-
-#[test]
-fn a_completion_that_cannot_be_differs_from_one_of_a_gone_queue() {
-    let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
-    let ((gone, wr_ring, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
-    let (left, first, second) = (post(&mut a, 10), post(&mut b, 20), post(&mut b, 21));
-    leave(&cq_slots, gone, &wr_ring);
-    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 0);
-    assert!(!slot_cache.take_doubt(), "its queue is gone");
-    // Out of order: the completions before it are kept.
-    let mut mixed = [second, first, post(&mut b, 22)];
-    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 2);
-    assert_eq!(numbers(&mixed[..2]), [21, 22]);
-    assert!(slot_cache.take_doubt());
-    assert!(!slot_cache.take_doubt(), "reported once");
-}
-
-#[test]
 fn looking_costs_what_has_changed() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
     let queues: Vec<_> = (0..100).map(|_| queue(&cq_slots)).collect();

@@ -28,19 +28,6 @@ fn named(wr_ring: &WrRing) -> Vec<u32> {
 }
 
 #[test]
-fn a_completion_on_iwarp_does_not_end_an_earlier_read() {
-    let (wr_ring, mut cursor) = unordered(4);
-    let read = post(&mut cursor, 1, READ);
-    let write = post(&mut cursor, 2, WRITE);
-    assert_eq!(wr_ring.retire_next(write), None);
-    assert_eq!(wr_ring.retire(write), Retired::Done(2, WcOpcode::RDMA_WRITE));
-    assert_eq!((named(&wr_ring), wr_ring.unpolled()), (vec![1], 1));
-    assert_eq!(wr_ring.retire_next(read), None, "the fast path is for queues in order");
-    assert_eq!(wr_ring.retire(read), Retired::Done(1, WcOpcode::RDMA_READ));
-    assert!(named(&wr_ring).is_empty() && wr_ring.is_idle());
-}
-
-#[test]
 fn unsignaled_requests_on_iwarp_end_with_what_the_transport_orders_after_them() {
     let quiet = |kind: Kind| kind.with(QUIET);
     let fenced = WRITE.with(SendFlags::SIGNALED | SendFlags::FENCE);
@@ -62,16 +49,6 @@ fn unsignaled_requests_on_iwarp_end_with_what_the_transport_orders_after_them() 
     assert!(matches!(wr_ring.retire(second), Retired::Done(2, _)));
     assert_eq!(named(&wr_ring), [1]);
     assert!(matches!(wr_ring.retire(first), Retired::Done(1, _)));
-}
-
-#[test]
-fn a_read_on_iwarp_that_is_flushed_twice_is_reported_once() {
-    let (wr_ring, mut cursor) = unordered(4);
-    let [first, second] = [1, 2].map(|key| post(&mut cursor, key, READ));
-    assert!(matches!(wr_ring.retire(second), Retired::Done(2, _)));
-    assert_eq!(wr_ring.retire(second), Retired::Silent, "after an earlier one that is in flight");
-    assert!(matches!(wr_ring.retire(first), Retired::Done(1, _)));
-    assert_eq!([first, second].map(|token| wr_ring.retire(token)), [Retired::Silent; 2]);
 }
 
 /// Slots are used again in order. What they had before does not count.
@@ -121,22 +98,6 @@ fn a_request_that_the_provider_refuses_stays_in_flight_until_a_completion_passes
         let last = post(&mut cursor, 5, WRITE);
         assert_eq!(wr_ring.retire_next(last).is_some(), !is_unordered);
     }
-}
-
-#[test]
-fn what_a_provider_has_posted_of_a_batch_is_completed_and_the_rest_is_withdrawn() {
-    let wr_ring = Arc::new(WrRing::new(7, 4, 1));
-    let mut cursor = Cursor::new(&wr_ring);
-    let mut filing = cursor.batch();
-    let tokens = [1, 2, 3].map(|key| filing.file(u64::from(key), &[key], WRITE).expect("room"));
-    cursor.advance_by(3);
-    cursor.withdraw(2);
-    wr_ring.heed_withdrawn();
-    assert_eq!(named(&wr_ring), [1, 2, 3]);
-    assert!(matches!(wr_ring.retire(tokens[0]), Retired::Done(1, _)));
-    assert_eq!(wr_ring.retire(tokens[1]), Retired::Silent);
-    assert_eq!(named(&wr_ring), [3]);
-    assert_eq!((0..9).filter(|&key| cursor.file(9, &[key], WRITE).is_some()).count(), 3);
 }
 
 /// Another thread polls while the provider is about to return its error.

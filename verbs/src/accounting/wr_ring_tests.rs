@@ -26,18 +26,6 @@ fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
 }
 
 #[test]
-fn a_key_is_named_from_posting_to_polling() {
-    let (wr_ring, mut cursor) = queue(4);
-    let first = post(&mut cursor, 100, 5);
-    let second = post(&mut cursor, 200, 6);
-    assert!(wr_ring.names(5) && wr_ring.names(6) && !wr_ring.names(7));
-    assert_eq!(wr_ring.retire(first), done(100));
-    assert!(!wr_ring.names(5) && wr_ring.names(6));
-    assert_eq!(wr_ring.retire(second), done(200));
-    assert!(!wr_ring.names(6));
-}
-
-#[test]
 fn what_is_not_polled_is_counted_also_around_the_largest_number() {
     let (wr_ring, _) = queue(4);
     wr_ring.skip_to(u32::MAX - 1);
@@ -69,40 +57,6 @@ fn a_request_is_in_flight_until_it_is_polled_and_not_again_however_many_follow()
     let (first, second) = (post(&mut cursor, 1, 5), post(&mut cursor, 2, 5));
     assert_eq!(wr_ring.retire(second), done(2));
     assert!(wr_ring.is_in_flight(first as u32) && !wr_ring.is_in_flight(second as u32));
-}
-
-#[test]
-fn what_was_not_posted_is_not_in_flight() {
-    let (wr_ring, mut cursor) = queue(4);
-    cursor.batch().file(1, &[5], SEND).expect("room");
-    assert!(!wr_ring.names(5));
-    post(&mut cursor, 2, 6);
-    assert!(!wr_ring.names(5) && wr_ring.names(6));
-}
-
-#[test]
-fn a_queue_is_full_until_something_is_polled() {
-    // The requested capacity, although the ring is longer.
-    let (wr_ring, mut cursor) = queue(3);
-    assert!(wr_ring.is_idle());
-    let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
-    assert_eq!(cursor.file(3, &[1], SEND), None);
-    assert_eq!(wr_ring.retire(tokens[0]), done(0));
-    post(&mut cursor, 3, 9);
-    assert_eq!(cursor.file(4, &[1], SEND), None);
-    assert!(wr_ring.names(9) && !wr_ring.is_idle());
-    assert_eq!(queue(0).1.file(0, &[1], SEND), None);
-}
-
-#[test]
-fn foreign_tokens_retire_nothing() {
-    let (wr_ring, mut cursor) = queue(4);
-    let token = post(&mut cursor, 1, 5);
-    assert_eq!(wr_ring.retire(token ^ 1 << 32), Retired::Foreign);
-    assert_eq!(wr_ring.retire(token + 4), Retired::Unexpected, "not posted yet");
-    assert!(wr_ring.names(5));
-    assert_eq!(wr_ring.retire(token), done(1));
-    assert_eq!(wr_ring.retire(token), Retired::Unexpected, "a second time");
 }
 
 #[test]
@@ -139,67 +93,6 @@ fn a_completion_of_a_number_that_was_not_posted_ends_nothing() {
         assert!(cursor.is_over(posted[1] as u32) && (is_unordered || wr_ring.is_idle()));
         assert!(!is_believed(2), "by the fast check, after the slow one has passed what was known to be posted");
     }
-}
-
-#[test]
-fn two_threads_post_and_poll() {
-    // This test checks the numbers; tests/orders.rs checks the memory orders.
-    const ROUNDS: u64 = 20_000;
-    let (wr_ring, mut cursor) = queue(8);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for wr_id in 0..ROUNDS {
-                let token = loop {
-                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32], SEND) {
-                        Some(token) => break token,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                sender.send(token).expect("a receiver");
-            }
-        });
-        for wr_id in 0..ROUNDS {
-            let token = receiver.recv().expect("a completion");
-            assert!(!wr_ring.names(3), "a key that was never posted");
-            assert_eq!(wr_ring.retire(token), done(wr_id));
-        }
-    });
-    assert!(!wr_ring.names(1) && !wr_ring.names(2));
-}
-
-#[test]
-fn every_range_of_a_work_request_is_named() {
-    let wr_ring = Arc::new(WrRing::new(7, 2, 3));
-    let mut cursor = Cursor::new(&wr_ring);
-    let first = cursor.file(1, &[5, 6, 7], SEND).expect("room");
-    let named = || (1..=9).filter(|&key| wr_ring.names(key)).collect::<Vec<_>>();
-    assert_eq!(named(), [5, 6, 7]);
-    assert_eq!(wr_ring.retire(first), done(1));
-    assert_eq!(named(), []);
-    // A shorter request in the same slot does not name the keys of the earlier one.
-    for keys in [&[8][..], &[9, 4]] {
-        cursor.file(2, keys, SEND).expect("room");
-    }
-    assert_eq!(named(), [4, 8, 9]);
-}
-
-#[test]
-fn a_batch_counts_when_it_is_posted_and_takes_no_more_than_there_is_room() {
-    let (wr_ring, mut cursor) = queue(3);
-    let mut filing = cursor.batch();
-    let first = filing.file(10, &[5], SEND).expect("room");
-    let tokens = [first, filing.file_one(11, 5, SEND).expect("room"), filing.file(12, &[5], SEND).expect("room")];
-    assert_eq!((filing.file(13, &[5], SEND), filing.file_one(13, 5, SEND)), (None, None));
-    assert!(!wr_ring.names(5));
-    cursor.advance_by(3);
-    assert_eq!(wr_ring.retire(tokens[2]), done(12), "those before it were not signaled");
-    assert!(wr_ring.is_idle());
-    // The room that the poll has made.
-    let mut filing = cursor.batch();
-    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6, SEND)).count(), 3);
-    cursor.advance_by(3);
-    assert!(wr_ring.names(6) && !wr_ring.names(5));
 }
 
 #[test]

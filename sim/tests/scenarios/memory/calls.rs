@@ -8,27 +8,6 @@ use super::*;
 type Change = cmid_sim::Change;
 
 #[test]
-fn a_domain_is_busy_while_something_belongs_to_it() {
-    let fixture = MemoryFixture::new(Config::default());
-    let (mr, window) = (fixture.mr(), fixture.one.alloc_mw().unwrap());
-    fixture.users([2, 0]);
-    refused(fixture.one.dealloc().unwrap_err(), MemoryReason::InUse(2));
-    drop((mr, window));
-    fixture.one.dealloc().unwrap();
-    assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (cmid_sim::PdState::Gone, None));
-    // Other handles of the domain are stale.
-    let stale = fixture.one.clone();
-    refused(stale.dealloc().unwrap_err(), MemoryReason::Gone);
-    let ErrorWith { given: buffer, error } = stale.register([5], RW).unwrap_err();
-    assert_eq!(buffer, [5]);
-    refused(error, MemoryReason::Gone);
-    assert_eq!(
-        stale.alloc_mw().map(drop).map_err(|error| error.to_string()),
-        Err("alloc_mw: the PD: it is gone".to_owned())
-    );
-}
-
-#[test]
 fn qps_and_address_handles_belong_to_a_domain() {
     let mut env = Env::new();
     let pair = env.established_with_qps();

@@ -13,7 +13,7 @@ mod reach;
 mod removal;
 mod shared;
 mod window_qps;
-mod windows;
+pub(crate) mod windows;
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::{Errno, ErrorWith, IdKey};

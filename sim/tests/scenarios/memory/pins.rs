@@ -111,25 +111,6 @@ fn what_is_copied_or_empty_does_not_pin() {
 }
 
 #[test]
-fn a_destroyed_qp_pins_nothing() {
-    let (mut env, pair) = connected();
-    let mut c = pair.client_qp;
-    let here = c.pd.register([1; 8], RW).unwrap();
-    let other = c.pd.register([1; 8], RW).unwrap();
-    c.qp.post_recv(1, here.sge(0..8)).unwrap();
-    c.qp.post_recv(2, other.sge(0..8)).unwrap();
-    let here = pinned(here);
-    drop(other);
-    users(&c.pd, 3);
-    env.client.device.destroy_qp(pair.client).unwrap();
-    users(&c.pd, 3);
-    drop(c.qp);
-    users(&c.pd, 1);
-    free(here);
-    users(&c.pd, 0);
-}
-
-#[test]
 fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
     let (mut env, pair) = connected();
     let c = pair.client_qp;
@@ -178,55 +159,6 @@ fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
         free(to);
         free(never);
     }
-}
-
-#[test]
-fn what_is_posted_and_not_polled_fills_the_queue() {
-    let (mut env, mut pair) = connected();
-    let c = &mut pair.client_qp;
-    let here = c.pd.register([1; 8], RW).unwrap();
-    env.client.disconnect(pair.client).unwrap();
-    for (wr_id, expected) in (0..17).map(|n| (n, if n < 16 { Ok(()) } else { Err(PostReason::QueueFull { max: 16 }) }))
-    {
-        assert_eq!(why(c.qp.post_recv(wr_id, here.sge(0..8))), expected);
-        assert_eq!(why(c.qp.post_send(SendWr::send(wr_id, here.sge(0..8)))), expected);
-    }
-    let mut one = [Completion::default()];
-    assert_eq!((c.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
-    assert_eq!(
-        (c.qp.post_recv(16, here.sge(0..8)), c.qp.post_send(SendWr::send(16, here.sge(0..8)))),
-        (Ok(()), Ok(()))
-    );
-    assert_eq!(env.fabric.counters().overruns, 0);
-}
-
-#[test]
-fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
-    let (env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register([1; 8], RW).unwrap();
-    let there = s.pd.register([5; 16], RW).unwrap();
-    let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
-    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
-    s.qp.post_recv(2, there.sge(0..8)).unwrap();
-    drop((here, there));
-    users(&c.pd, 2);
-    users(&s.pd, 2);
-    // The device may be using the region, which is still registered.
-    env.fabric.advance_by(SECOND);
-    poll(&mut c.send_cq, 1);
-    users(&c.pd, 1);
-    let probe = c.pd.register([0; 8], RW).unwrap();
-    c.qp.post_send(SendWr::read(3, probe.sge(0..8), remote)).unwrap();
-    env.fabric.advance_by(SECOND);
-    poll(&mut c.send_cq, 1);
-    let mut bytes = [0; 8];
-    probe.read(0, &mut bytes).unwrap();
-    assert_eq!(bytes, [1; 8]);
-    users(&s.pd, 2);
-    poll(&mut s.recv_cq, 1);
-    users(&s.pd, 1);
-    assert_eq!(env.fabric.counters().freed_in_use, 0);
 }
 
 #[test]

@@ -11,30 +11,6 @@ fn shared(len: usize) -> SharedBuffer {
 }
 
 #[test]
-fn registrations_of_one_memory_see_each_others_bytes() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    let (here, there) = (&pair.client_qp.pd, &pair.server_qp.pd);
-    let memory = shared(64);
-    let mut one = here.register(memory.clone(), Access::LOCAL_WRITE).unwrap();
-    let other = there.register(memory.clone(), Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
-    assert_eq!((one.addr(), one.len()), (other.addr(), other.len()));
-    assert_ne!(one.rkey(), other.rkey());
-    one.write(8, &[9]).unwrap();
-    let mut byte = [0];
-    other.read(8, &mut byte).unwrap();
-    assert_eq!(byte, [9]);
-    // The one does not know what the other has in flight.
-    assert_eq!(one.slice().map(|slice| slice.len()), Err(Errno::EBUSY));
-    assert_eq!(other.deregister().map(|ended| ended.buffer.into_vec().is_err()).ok(), Some(true));
-    assert_eq!(one.slice_mut().map(|slice| slice.len()), Err(Errno::EBUSY), "a handle is left");
-    drop(memory);
-    assert_eq!(one.slice_mut().map(|slice| slice.len()), Ok(64));
-    let back = one.deregister().unwrap().buffer.into_vec().expect("nobody shares it any more");
-    assert_eq!((back[8], back.len()), (9, 64));
-}
-
-#[test]
 fn a_change_of_one_registration_leaves_the_others() {
     for rereg in [Rereg::None, Rereg::All] {
         let mut env = Env::with(Config { rereg, ..Config::default() });

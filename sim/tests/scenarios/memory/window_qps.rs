@@ -7,7 +7,7 @@ use cmid_proto::datapath::{
 };
 use cmid_sim::{Caps, Completion, Mw, Piece, QpState, Remote, WcStatus};
 
-use super::windows::{BIND, INVALIDATE, connected, ended, ended_after};
+use super::windows::{BIND, INVALIDATE, bound, connected, ended, ended_after};
 use super::*;
 use crate::common::{Equipment, Pair, SECOND, why};
 
@@ -17,9 +17,7 @@ const READ: WcOpcode = WcOpcode::RDMA_READ;
 fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
     let (mut env, mut pair, mr) = connected(Rereg::None);
     let (mut second, s) = (second_of(&mut env, &pair), &mut pair.server_qp);
-    let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mw = bound(&env, s, &mr, 0..8, Access::REMOTE_READ);
     for (c, status) in [(&mut second.0, WcStatus::REM_ACCESS_ERR), (&mut pair.client_qp, WcStatus::SUCCESS)] {
         let here = c.pd.register([0; 8], RW).unwrap();
         c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr: mr.addr(), rkey: mw.rkey() })).unwrap();
@@ -51,9 +49,7 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
     for invalidated in [false, true] {
         let (mut env, pair, mr) = connected(Rereg::None);
         let mut s = pair.server_qp;
-        let mut mw = s.pd.alloc_mw().unwrap();
-        s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
         if invalidated {
             s.qp.post_invalidate(2, &mut mw).unwrap();
             assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
@@ -78,9 +74,7 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
     let (mut env, pair, mr) = connected(Rereg::None);
     let (_client, mut second, new) = second_of(&mut env, &pair);
     let mut s = pair.server_qp;
-    let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
     assert_eq!(
         why(second.qp.post_invalidate(2, &mut mw)),
         Err(PostReason::NotBound),
@@ -131,9 +125,7 @@ fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
     let (mut env, pair, mr) = connected(Rereg::None);
     let (_client, mut second, new) = second_of(&mut env, &pair);
     let mut s = pair.server_qp;
-    let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
     second.qp.post_bind(2, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::WR_FLUSH_ERR, BIND));
     env.server.device.destroy_qp(new).unwrap();
@@ -151,9 +143,7 @@ fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
 fn a_qp_without_id_and_handle_goes_with_its_window() {
     let (mut env, mut pair, mr) = connected(Rereg::None);
     let mut s = pair.server_qp;
-    let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
     env.server.destroy(pair.new).unwrap();
     drop(s.qp);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));

@@ -1,12 +1,13 @@
 //! Memory windows (behaviour 83).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair,
     SendWr, WcOpcode,
 };
-use cmid_sim::{Change, Completion, Cq, Flavour, QpState, Remote, WcStatus};
+use cmid_sim::{Change, Completion, Cq, Flavour, Mw, QpState, Remote, WcStatus};
 
 use super::*;
 use crate::common::{Equipment, Pair, SECOND, why};
@@ -33,6 +34,15 @@ pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, 
     let mut done = [Completion::default(); 2];
     assert_eq!(cq.poll(&mut done), Ok(1));
     (done[0].status, done[0].opcode)
+}
+
+/// A window that is bound to a range.
+#[track_caller]
+pub(crate) fn bound(env: &Env, s: &mut Equipment, mr: &Mr, range: Range<usize>, access: Access) -> Mw {
+    let mut mw = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut mw, mr, range, access).unwrap();
+    assert_eq!(ended(env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    mw
 }
 
 #[test]
@@ -138,23 +148,6 @@ fn the_device_checks_binds() {
 }
 
 #[test]
-fn only_a_bound_window_can_be_invalidated() {
-    for times in [0, 1] {
-        let (env, mut pair, mr) = connected(Rereg::None);
-        let s = &mut pair.server_qp;
-        let mut mw = s.pd.alloc_mw().unwrap();
-        for _ in 0..times {
-            s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-            s.qp.post_invalidate(2, &mut mw).unwrap();
-            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
-        }
-        assert_eq!(why(s.qp.post_invalidate(3, &mut mw)), Err(PostReason::NotBound));
-        assert_eq!(s.qp.state(), Ok(QpState::RTS));
-    }
-}
-
-#[test]
 fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
     let (mut env, mut pair, mr) = connected(Rereg::None);
     let other = env.server.device.alloc_pd(pair.new).unwrap();
@@ -246,9 +239,7 @@ fn a_slice_and_a_bound_window_exclude_each_other() {
 fn a_dropped_region_waits_for_its_window() {
     let (env, mut pair, mr) = connected(Rereg::None);
     let s = &mut pair.server_qp;
-    let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mw = bound(&env, s, &mr, 8..16, Access::REMOTE_READ);
     drop(mr);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     drop(mw);
@@ -279,9 +270,7 @@ fn linux_6_1_reports_why_a_bind_failed() {
     let pair = env.established_with_qps();
     let mut s = pair.server_qp;
     let mr = s.pd.register([0; 64], BINDABLE).unwrap();
-    let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
     s.qp.post_bind(2, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
     assert_eq!(s.qp.state(), Ok(QpState::ERR));

@@ -1,52 +1,15 @@
 //! Behaviours 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds,
-//! because it still retransmits a message of the id (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them,
-//! and the connection is established all the same. Calls past the core show what the kernel does.
+//! because it still retransmits a message of the id (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them
+//! (wrong_state.rs). Calls past the core show what the kernel does.
 
 use std::time::{Duration, Instant};
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Failure, Fixture};
-use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, RefuseReason, Refused, RejectReason, Time};
+use cmid_harness::{Check, Env, Fixture};
+use cmid_proto::{Call, CmEvent, Errno, IdKey, RejectReason};
 
 const REJECT: RejectReason = RejectReason::Consumer;
-
-pub(super) fn behaviour_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    b.accept(server, &[])?;
-    let param = b.param();
-    stalls(b.server.drive().accept(server, param, &[], Time::NEVER))?;
-    stands_all_the_same(b, client, server)
-}
-
-pub(super) fn behaviour_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    stalls(b.client.drive().reject(client, &[]))?;
-    b.accept(server, &[])?;
-    stands_all_the_same(b, client, server)
-}
-
-pub(super) fn behaviour_20_a_reject_after_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    b.accept(server, &[])?;
-    stalls(b.server.drive().reject(server, b"late"))?;
-    stands_all_the_same(b, client, server)
-}
-
-fn stalls(seen: Result<(), Error>) -> Check {
-    match seen {
-        Err(Error::Refused(Refused::Request { reason: RefuseReason::Stalls, .. })) => Ok(()),
-        other => Err(Failure(format!("{other:?}, expected a refusal because it stalls"))),
-    }
-}
-
-fn stands_all_the_same<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, server: IdKey) -> Check {
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.client.drive().establish(client)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
-    b.destroy(Side::Client, client)?;
-    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
-}
 
 pub(super) fn behaviour_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (client, server) = b.requested()?;

@@ -6,7 +6,7 @@ use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::{
-    Acks, Call, CmEvent, CmOption, ConnParam, Device, Errno, IdKey, RefuseReason, Refused, RejectReason, Request,
+    Acks, Call, CmEvent, CmOption, ConnParam, Device, Errno, Error, IdKey, RefuseReason, Refused, RejectReason,
     RequestKind, Service, State, Time, table,
 };
 
@@ -80,47 +80,29 @@ pub(super) fn what_would_harm_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Chec
     let (client, server) = b.requested()?;
     let param = b.param();
     // rdma_reject of a waiting active id: a later destroy takes 70 seconds.
-    refused(
-        b,
-        Side::Client,
-        client,
-        Request::Reject { reason: RejectReason::Consumer, private_data: &[] },
-        State::Connecting,
-        RefuseReason::Stalls,
-    )?;
+    let seen = b.client.drive().reject(client, &[]);
+    refused(seen, client, RequestKind::Reject, State::Connecting, RefuseReason::Stalls)?;
     // rdma_disconnect before there is a connection: returns 0 and does nothing.
-    refused(b, Side::Client, client, Request::Disconnect, State::Connecting, RefuseReason::NotConnected)?;
-    fails("disconnect", b.client.drive().disconnect(client, Time::NEVER), Errno::ENOTCONN)?;
+    let seen = b.client.drive().disconnect(client, Time::NEVER);
+    fails("disconnect", seen, Errno::ENOTCONN)?;
+    refused(seen, client, RequestKind::Disconnect, State::Connecting, RefuseReason::NotConnected)?;
     // rdma_establish on the passive side: rejects the peer.
-    refused(b, Side::Server, server, Request::Establish, State::Requested, RefuseReason::Breaks)?;
-    fails("establish", b.server.drive().establish(server), Errno::EINVAL)?;
+    let seen = b.server.drive().establish(server);
+    fails("establish", seen, Errno::EINVAL)?;
+    refused(seen, server, RequestKind::Establish, State::Requested, RefuseReason::Breaks)?;
     b.accept(server, &[])?;
     // A second rdma_accept: rejects the peer, and the destroy takes 70 seconds.
-    let again = Request::Accept { param, private_data: &[] };
-    refused(b, Side::Server, server, again, State::Accepting, RefuseReason::Stalls)?;
-    refused(
-        b,
-        Side::Server,
-        server,
-        Request::Reject { reason: RejectReason::Consumer, private_data: &[] },
-        State::Accepting,
-        RefuseReason::Stalls,
-    )?;
+    let seen = b.server.drive().accept(server, param, &[], Time::NEVER);
+    refused(seen, server, RequestKind::Accept, State::Accepting, RefuseReason::Stalls)?;
+    let seen = b.server.drive().reject(server, b"late");
+    refused(seen, server, RequestKind::Reject, State::Accepting, RefuseReason::Stalls)?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE).map(drop)
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.destroy(Side::Client, client)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
 }
 
-fn refused<L: Env>(
-    b: &mut Fixture<'_, L>,
-    side: Side,
-    id: IdKey,
-    request: Request<'_>,
-    state: State,
-    reason: RefuseReason,
-) -> Check {
-    let drive = b.endpoint(side).drive();
-    let now = drive.now();
-    let seen = drive.core().would_refuse(now, id, &request, Time::NEVER);
-    same("refusal", seen, Err(Refused::Request { id, request: request.request_kind(), state, reason }))
+fn refused(seen: Result<(), Error>, id: IdKey, request: RequestKind, state: State, reason: RefuseReason) -> Check {
+    same("refusal", seen, Err(Error::Refused(Refused::Request { id, request, state, reason })))
 }

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cmid_proto::{Core, Errno, Pollable};
+use cmid_proto::{Core, Errno, Limits, Pollable};
 use cmid_trace::{Trace, TraceSink};
 
 use crate::{Check, Disturbance, DriveOf, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
@@ -61,7 +61,7 @@ impl<L: Devices, S: Make<L::Device, Trace>> TracedEnv<L, S> {
     fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
         let trace = Trace::new(Arc::clone(&self.reel))?;
         let place = trace.stream().ok_or_else(|| Failure("a trace without a stream".into()))?;
-        Ok(OnTraced { driver: S::observed(device, trace)?, place, ends: Arc::clone(&self.ends) })
+        Ok(OnTraced { driver: S::observed(device, Limits::default(), trace)?, place, ends: Arc::clone(&self.ends) })
     }
 }
 

@@ -1,24 +1,22 @@
 //! Blocks: memory that moves into a work request, and back with its completion.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
 use cmid_model::blocks::{self, Ground};
 use cmid_proto::datapath::{
-    Attaching, CompletionQueue, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr,
-    SharedReceiveQueue, SrqCaps, WcOpcode,
+    Attaching, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
+    SrqCaps, WcOpcode,
 };
-use cmid_proto::{Call, CmEvent, ErrorWith, IdKey, Pollable as _};
-use cmid_verbs::{Access, Block, Completion, Pd, Pool, WcStatus};
+use cmid_proto::{Call, CmEvent, IdKey, Pollable as _};
+use cmid_verbs::{Access, Block, Pd, Pool, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
 use crate::data::{polled, register, success};
-use crate::env::{CAPS, End, Pair, Side, answered_on, param};
-use crate::memory::{PAGE, kernel_mrs, mapped};
+use crate::env::{CAPS, Pair, Side, answered_on, param};
+use crate::memory::{PAGE, mapped};
 
 /// The length of a block: more than is sent inline.
 const LEN: usize = 256;
@@ -35,65 +33,6 @@ fn filled(pool: &Pool, byte: u8) -> Block {
 
 fn whole(parts: Option<Parts<cmid_verbs::Piece>>) -> Block {
     parts.and_then(Parts::into_block).expect("the block")
-}
-
-/// Messages, writes and reads, of whole blocks and of parts, one by one and in batches.
-pub(crate) fn there_and_back() {
-    let mrs = kernel_mrs();
-    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let (here, there) = (pool(&c.pd, 8), pool(&s.pd, 8));
-    s.qp.post_recv_blocks(1, filled(&there, 9)).expect("post_recv");
-    c.qp.post_send_blocks(SendWr::send(2, filled(&here, 5).part(0..LEN - 1))).expect("post_send");
-    let received = success(polled(&mut s.cq), 1, WcOpcode::RECV);
-    let block = whole(s.qp.reclaim(&received));
-    assert_eq!((received.byte_len as usize, block[LEN - 2], block[LEN - 1]), (LEN - 1, 5, 9));
-    drop(whole(c.qp.reclaim(&success(polled(&mut c.cq), 2, WcOpcode::SEND))));
-    assert_eq!((here.available(), there.available()), (8, 7));
-
-    // Nothing of a batch is posted if its iterator panics, or if a request is refused.
-    let panics = (0..).map(|wr_id| match wr_id {
-        0 | 1 => SendWr::send(wr_id, filled(&here, 1)),
-        _ => resume_unwind(Box::new(())),
-    });
-    let ended = catch_unwind(AssertUnwindSafe(|| c.qp.post_sends_blocks(panics).is_ok()));
-    assert_eq!((ended.is_err(), here.available()), (true, 8));
-    let beyond = [LEN, LEN + 1, LEN].map(|len| SendWr::send(0, filled(&here, 1).part(0..len)));
-    let ErrorWith { given: blocks, .. } = c.qp.post_sends_blocks(beyond).expect_err("beyond the end");
-    assert_eq!((blocks.len(), here.available()), (3, 5));
-    drop(blocks);
-
-    assert_eq!(s.qp.post_recvs_blocks((0..4).map(|wr_id| (wr_id, filled(&there, 0)))).expect("post_recvs"), 4);
-    let sends = (0..4).map(|wr_id| SendWr::send(wr_id, filled(&here, wr_id as u8 + 1)));
-    assert_eq!(c.qp.post_sends_blocks(sends).expect("post_sends"), 4);
-    for wr_id in 0..4 {
-        let received = success(polled(&mut s.cq), wr_id, WcOpcode::RECV);
-        assert_eq!(whole(s.qp.reclaim(&received))[..], [wr_id as u8 + 1; LEN]);
-        let sent = success(polled(&mut c.cq), wr_id, WcOpcode::SEND);
-        assert!(c.qp.reclaim(&sent).is_some());
-    }
-
-    let shared = register(&s, 7, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
-    c.qp.post_send_blocks(SendWr::read(3, filled(&here, 0), shared.remote(0))).expect("read");
-    assert_eq!(whole(c.qp.reclaim(&success(polled(&mut c.cq), 3, WcOpcode::RDMA_READ)))[..], [7; LEN]);
-    c.qp.post_send_blocks(SendWr::write(4, filled(&here, 8), shared.remote(PAGE - LEN)).unsignaled()).expect("write");
-    c.qp.post_send_blocks(SendWr::write(5, filled(&here, 8), shared.remote(0))).expect("write");
-    assert!(c.qp.reclaim(&success(polled(&mut c.cq), 5, WcOpcode::RDMA_WRITE)).is_some());
-    assert_eq!((here.available(), crate::data::bytes(&shared, PAGE - LEN)), (8, [8; LEN]));
-
-    // One block in three requests at once.
-    let feed = Arc::new(filled(&here, 6));
-    for wr_id in 0..3 {
-        s.qp.post_recv_blocks(wr_id, there.take().expect("a block")).expect("post_recv");
-        c.qp.post_send_blocks(SendWr::send(wr_id, Arc::clone(&feed))).expect("post_send");
-    }
-    for wr_id in 0..3 {
-        let received = success(polled(&mut s.cq), wr_id, WcOpcode::RECV);
-        assert_eq!(whole(s.qp.reclaim(&received))[..], feed[..]);
-        assert!(c.qp.reclaim(&success(polled(&mut c.cq), wr_id, WcOpcode::SEND)).is_some());
-    }
-    assert_eq!(Arc::strong_count(&feed), 1);
-    drop((feed, block, here, there, shared));
-    assert_eq!(kernel_mrs(), mrs, "pools without blocks in use are deregistered");
 }
 
 /// A request that the kernel has refused has its block until a later completion has passed it.
@@ -117,33 +56,6 @@ pub(crate) fn refused() {
     let done = success(polled(&mut c.cq), 1, WcOpcode::RDMA_READ);
     let block = whole(c.qp.reclaim(&done));
     assert_eq!((block[0], here.available()), (0xee, 1), "that of the second request");
-}
-
-/// The blocks of a QP that is gone return when its CQ is polled empty.
-pub(crate) fn of_a_qp_that_is_gone() {
-    let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();
-    let (here, there) = (pool(&c.pd, 1), pool(&s.pd, 3));
-    let End { id, mut cq, mut qp, .. } = s;
-    for wr_id in 1..=3 {
-        qp.post_recv_blocks(wr_id, there.take().expect("a block")).expect("post_recv");
-    }
-    c.qp.post_send_blocks(SendWr::send(4, here.take().expect("a block"))).expect("post_send");
-    success(polled(&mut c.cq), 4, WcOpcode::SEND);
-    assert!(qp.reclaim(&Completion { wr_id: 1, opcode: WcOpcode::RECV, ..Completion::default() }).is_none());
-    server.ok(&Call::Destroy { id });
-    assert_eq!(there.available(), 0, "the handle is there");
-    drop(qp);
-    let mut left = [Completion::default(); 4];
-    while cq.poll(&mut left).expect("poll") > 0 {}
-    assert_eq!(there.available(), 3);
-    // Also if nobody polls again.
-    let Pair { client: _client, mut server, s, .. } = Pair::connected();
-    let there = pool(&s.pd, 1);
-    let End { id, cq, mut qp, .. } = s;
-    qp.post_recv_blocks(1, there.take().expect("a block")).expect("post_recv");
-    server.ok(&Call::Destroy { id });
-    drop((qp, cq));
-    assert_eq!(there.available(), 1);
 }
 
 /// What is under the ends of a connection.

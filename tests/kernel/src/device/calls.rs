@@ -6,7 +6,7 @@ use cmid_proto::datapath::{Attaching, DataPath, ProtectionDomain, QpState, Queue
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 use cmid_verbs::{Access, Backend};
 
-use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, backend, channel_key, id_key, open, param};
+use crate::env::{CAPS, CLIENT, Pair, Side, backend, channel_key, id_key, open, param};
 
 /// Without a device, librdmacm would dereference a null pointer.
 pub(crate) fn guards() {
@@ -102,29 +102,6 @@ pub(crate) fn keys() {
     assert_eq!(another.counts(), (1, 1));
     assert_eq!(another.call(&Call::Destroy { id: id_key(5, 1) }, &[]), Ok(()));
     assert_eq!(another.call(&Call::CloseChannel { channel: channel_key(5, 1) }, &[]), Ok(()));
-}
-
-pub(crate) fn errnos() {
-    let mut side = Side::new();
-    let id = side.id();
-    side.fails(&Call::Bind { id, addr: SocketAddr::from(([198, 51, 100, 1], 0)) }, Errno::EADDRNOTAVAIL);
-    side.ok(&Call::Bind { id, addr: SocketAddr::from((SERVER, 0)) });
-    side.fails(&Call::Bind { id, addr: SocketAddr::from((SERVER, 0)) }, Errno::EINVAL);
-    let (second, taken) = (side.id(), side.device.local_addr(id).expect("bound"));
-    side.fails(&Call::Bind { id: second, addr: taken }, Errno::EADDRINUSE);
-
-    // RoCE has no IPoIB.
-    let ipoib = side.id_in(PortSpace::Ipoib);
-    side.fails(&Call::Bind { id: ipoib, addr: SocketAddr::from((SERVER, 0)) }, Errno::EINVAL);
-
-    let mut pair = Pair::connected();
-    let peer = pair.client.device.peer_addr(pair.c.id);
-    assert_eq!(peer, Ok(pair.addr));
-    assert_eq!(pair.server.device.local_addr(pair.s.id), Ok(pair.addr));
-    assert_eq!(pair.server.device.peer_addr(pair.s.id), pair.client.device.local_addr(pair.c.id));
-    assert_eq!(pair.server.device.local_addr(pair.listener), Ok(pair.addr));
-    pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::EINVAL);
-    pair.server.fails(&Call::Listen { id: pair.s.id, backlog: 1 }, Errno::EINVAL);
 }
 
 /// The attributes and the objects of libibverbs that an application gets for a data path of its own. `programs/foreign` uses

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    CompletionQueue, Length, MemoryRegion, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    CompletionQueue, MemoryRegion, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
-use crate::env::{CAPS, End, Pair};
+use crate::env::{End, Pair};
 
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(10);
@@ -48,38 +48,6 @@ pub(crate) fn polled(cq: &mut Cq) -> Completion {
 pub(crate) fn success(completion: Completion, wr_id: u64, opcode: WcOpcode) -> Completion {
     assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
     completion
-}
-
-pub(crate) fn ranges_and_rights() {
-    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let memory = register(&c, 1, Access::LOCAL_WRITE);
-    #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
-    for (wrong, reason) in [
-        (0..PAGE + 1, PostReason::OutOfRange { len: Length::new(PAGE) }),
-        (PAGE + 1..PAGE + 1, PostReason::OutOfRange { len: Length::new(PAGE) }),
-        (9..8, PostReason::ReversedRange),
-        (usize::MAX..0, PostReason::ReversedRange),
-        (1..usize::MAX, PostReason::OutOfRange { len: Length::new(PAGE) }),
-    ] {
-        assert_eq!(why(c.qp.post_send(SendWr::send(1, memory.sge(wrong.clone())))), Err(reason));
-        assert_eq!(why(c.qp.post_recv(1, memory.sge(wrong))), Err(reason));
-    }
-    assert_eq!(memory.read(PAGE - 1, &mut [0; 2]), Err(Errno::EINVAL));
-    assert_eq!(memory.read(usize::MAX, &mut [0; 2]), Err(Errno::EINVAL));
-    assert_eq!(memory.read(PAGE, &mut []), Ok(()));
-
-    let full = (0..1000).find_map(|n| s.qp.post_recv(n, (register(&s, 0, Access::LOCAL_WRITE)).sge(0..1)).err());
-    let full = full.map(|error| (error.reason(), error.errno()));
-    assert_eq!(full, Some((PostReason::QueueFull { max: CAPS.max_recv_wr }, Errno::ENOMEM)));
-
-    let private = register(&s, 2, Access::LOCAL_WRITE);
-    c.qp.post_send(SendWr::read(5, memory.sge(0..8), Remote { addr: private.addr(), rkey: private.rkey() }))
-        .expect("post_read");
-    let refused = polled(&mut c.cq);
-    assert_eq!((refused.wr_id, refused.status), (5, WcStatus::REM_ACCESS_ERR));
-    assert_eq!(c.qp.state(), Ok(QpState::ERR));
-    c.qp.post_send(SendWr::send(6, memory.sge(0..8))).expect("post_send");
-    assert_eq!(polled(&mut c.cq).status, WcStatus::WR_FLUSH_ERR);
 }
 
 /// A loop that waits for a peer's write ends, with a copy and with a flag: this program is compiled with

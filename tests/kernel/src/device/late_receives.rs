@@ -1,16 +1,16 @@
-//! Receives that are posted late: after the message, and after their QP has entered its error state.
+//! Receives that are posted after their QP has entered its error state.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QpAttrs, QpState, QueuePair, RnrTimer, SendWr, WcStatus,
+    CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QpState, QueuePair, SendWr, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Call, Errno, ErrorWith};
 use cmid_verbs::{Completion, Cq};
 
-use crate::env::{End, Pair};
+use crate::env::Pair;
 
 fn within(cq: &mut Cq, at_most: Duration) -> Option<Completion> {
     let deadline = Instant::now() + at_most;
@@ -55,30 +55,4 @@ pub(crate) fn not_flushed() {
     drop(s.qp);
     assert_eq!(s.cq.poll_one(), Ok(None));
     memory.deregister().expect("its QP is gone, and the CQ is empty");
-}
-
-/// A receive that is posted 5 ms late costs the timer of its QP: 655 ms as the kernel sets it, and with one of 1 ms little more
-/// than the 5 ms. The shortest of some tries counts, because the machine has other work.
-pub(crate) fn cost() {
-    const LATE: Duration = Duration::from_millis(5);
-    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let (from, into) = [&c, &s].map(|end| end.pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register")).into();
-    let once = |c: &mut End, s: &mut End| {
-        let begun = Instant::now();
-        c.qp.post_send(SendWr::send(1, from.sge(0..8))).expect("post_send");
-        thread::sleep(LATE);
-        s.qp.post_recv(2, into.sge(0..8)).expect("post_recv");
-        let received = within(&mut s.cq, Duration::from_secs(5)).map(|done| (done.wr_id, done.status));
-        assert_eq!(received, Some((2, WcStatus::SUCCESS)));
-        let taken = begun.elapsed();
-        assert!(within(&mut c.cq, Duration::from_secs(5)).is_some_and(|done| done.is_success()));
-        taken
-    };
-    let longest = once(&mut c, &mut s);
-    let timer = RnrTimer::at_least(Duration::from_millis(1));
-    let attrs = QpAttrs { min_rnr_timer: Some(timer), timeout: None, retry_count: None, rnr_retry: None };
-    s.qp.modify(attrs).expect("modify");
-    let shortest = (0..10).map(|_| once(&mut c, &mut s)).min().expect("some tries");
-    println!("a receive that is {LATE:?} late: {longest:?} with the timer of the kernel, {shortest:?} with {timer:?}");
-    assert!(longest > Duration::from_millis(600) && shortest < 4 * LATE, "{longest:?} {shortest:?}");
 }

@@ -1,7 +1,7 @@
 //! Work in flight pins its memory.
 
 use cmid_proto::datapath::{
-    Attaching, CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    Attaching, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
 use cmid_proto::{Call, Errno, ErrorWith};
@@ -36,32 +36,6 @@ fn free(mut mr: Mr) {
     assert!(mr.deregister().is_ok());
 }
 
-/// A work request without memory pins nothing. Memory of another PD cannot be posted.
-pub(crate) fn nothing() {
-    let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
-    let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
-    let foreign = server.device.alloc_pd(s.id).expect("alloc_pd");
-    let far = foreign.register(vec![3; PAGE], Access::LOCAL_WRITE).expect("register");
-    s.qp.post_recv(1, to.sge(5..5)).expect("post_recv");
-    let at = Remote { addr: far.addr(), rkey: far.rkey() };
-    for range in [0..PAGE, 0..8, 5..5] {
-        assert_eq!(why(s.qp.post_recv(2, far.sge(range.clone()))), Err(PostReason::OtherPd(OfPd::Mr)));
-        assert_eq!(why(s.qp.post_send(SendWr::send(2, far.sge(range.clone())))), Err(PostReason::OtherPd(OfPd::Mr)));
-        assert_eq!(
-            why(s.qp.post_send(SendWr::write(2, far.sge(range.clone()), at))),
-            Err(PostReason::OtherPd(OfPd::Mr))
-        );
-        assert_eq!(why(s.qp.post_send(SendWr::read(2, far.sge(range), at))), Err(PostReason::OtherPd(OfPd::Mr)));
-    }
-    let deregistered = far.deregister().expect("it is not pinned");
-    assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
-    free(to);
-    c.qp.post_send(SendWr::send(3, from.sge(7..7))).expect("post_send");
-    success(polled(&mut c.cq), 3, WcOpcode::SEND);
-    assert_eq!(success(polled(&mut s.cq), 1, WcOpcode::RECV).byte_len, 0);
-    free(from);
-}
-
 /// Memory without the right to write locally cannot be the target of a receive or a read of any length.
 pub(crate) fn read_only() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
@@ -85,45 +59,6 @@ pub(crate) fn read_only() {
     success(polled(&mut s.cq), 4, WcOpcode::RECV);
     success(polled(&mut c.cq), 5, WcOpcode::SEND);
     free(memory);
-}
-
-/// The CQ must have room for all work requests of the queues that report to it. A destroyed QP keeps its room while
-/// it may have left completions.
-pub(crate) fn cq_room() {
-    let mut side = crate::env::Side::new();
-    let (_listener, addr) = side.listener();
-    let (first, second) = (side.resolved(addr), side.resolved(addr));
-    let pd = side.device.alloc_pd(first).expect("alloc_pd");
-    let mut cq = side.device.create_cq(first, 32).expect("create_cq");
-    let depth = cq.room().depth();
-    assert!(depth >= 32, "{:?}", cq.room());
-    let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
-    let too_many = side
-        .device
-        .create_qp(Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1))
-        .map(drop)
-        .map_err(Errno::from);
-    assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
-    let mut qp = side.device.create_qp(Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
-    assert_eq!(
-        side.device.create_qp(Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop).map_err(Errno::from),
-        Err(Errno::EOVERFLOW)
-    );
-    // As many as requested, also if the provider rounds up.
-    let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
-    let posted = (0..).find_map(|n| qp.post_recv(n, memory.sge(0..8)).err().map(|error| (n, error.reason())));
-    assert_eq!(posted, Some((u64::from(depth / 2), PostReason::QueueFull { max: depth / 2 })));
-    side.device.destroy_qp(first).expect("destroy_qp");
-    drop(qp);
-    // Nothing was sent.
-    assert_eq!(cq.room().reserved(), depth / 2);
-    assert_eq!(
-        side.device.create_qp(Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop).map_err(Errno::from),
-        Err(Errno::EOVERFLOW)
-    );
-    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
-    assert_eq!(cq.room().reserved(), 0);
-    side.device.create_qp(Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop).expect("there is room");
 }
 
 /// The bookkeeping of work requests is allocated at the first post to a queue. A QP without posts returns its room in
