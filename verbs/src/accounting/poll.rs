@@ -80,8 +80,9 @@ pub(crate) trait Poller {
     /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
     /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
     ///
-    /// It returns when it has dropped more completions than the CQ has room for, although others may have come meanwhile, such
-    /// as those of a QP of the application's own. If the CQ was armed before, they cause a notification.
+    /// It returns when it has dropped more completions than the CQ has entries, two for each that it has room for at most,
+    /// although others may have come meanwhile, such as those of a QP of the application's own. If the CQ was armed before, they
+    /// cause a notification.
     #[cold]
     fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();
@@ -100,10 +101,61 @@ pub(crate) trait Poller {
             if slot_cache.take_doubt() {
                 return Err(Errno::EIO);
             }
-            if dropped > provider.cq_slots().room().depth() as usize {
+            if dropped / 2 > provider.cq_slots().room().depth() as usize {
                 return Ok(0);
             }
             polled = provider.poll(completions);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+    use std::sync::Arc;
+
+    use cmid_proto::datapath::WcOpcode;
+
+    use super::*;
+    use crate::accounting::kind::Kind;
+    use crate::accounting::wr_ring::{Cursor, WrRing};
+
+    /// A CQ with completions of no queue, and one behind them.
+    struct Flood(CqSlots, Cell<u32>, u64);
+
+    struct Handle(Flood, SlotCache);
+
+    impl Provider for Flood {
+        fn cq_slots(&self) -> &CqSlots {
+            &self.0
+        }
+
+        fn poll(&self, completions: &mut [Completion]) -> c_int {
+            let left = self.1.get();
+            self.1.set(left.saturating_sub(1));
+            completions[0].wr_id = if left == 0 { self.2 } else { u64::MAX };
+            1
+        }
+    }
+
+    impl Poller for Handle {
+        type Provider = Flood;
+
+        fn parts(&mut self) -> (&Flood, &mut SlotCache) {
+            (&self.0, &mut self.1)
+        }
+    }
+
+    #[test]
+    fn a_completion_behind_as_many_as_the_cq_can_have_is_found_and_a_flood_is_left() {
+        for (foreign, polled) in [(7, Ok(1)), (u32::MAX, Ok(0))] {
+            let cq_slots = CqSlots::new(4);
+            cq_slots.reserve(4).expect("room");
+            let wr_ring = Arc::new(WrRing::new(cq_slots.assign(), 4, 1));
+            cq_slots.set_ring(wr_ring.queue_id, &wr_ring);
+            let token = Cursor::new(&wr_ring).file(1, &[1], Kind::of(WcOpcode::SEND)).expect("room");
+            let mut cq = Handle(Flood(cq_slots, Cell::new(foreign), token), SlotCache::default());
+            assert_eq!(Poller::poll(&mut cq, &mut [Completion::default()]), polled, "{foreign}");
         }
     }
 }
