@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmid_proto::Time;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::watch::{caught, in_runtime};
+use crate::watch::{Registered, caught, in_runtime};
 
 /// The moment at which `CLOCK_MONOTONIC` was 0, which is the clock of `std` and of the drivers. tokio's is the same until it
 /// is paused.
@@ -33,14 +33,14 @@ fn instant(at: Time) -> Option<Instant> {
 
 /// A timer for a value that is polled: in the runtime that polls it first, and after that has ended in another one.
 #[derive(Debug, Default)]
-pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+pub(crate) struct Timer(Registered<Pin<Box<Sleep>>>);
 
 impl Timer {
     /// Ready once the time has come; never without one.
     pub(crate) fn poll(&mut self, due: Option<Time>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(due) = due.and_then(instant) else { return Poll::Pending };
         // The poll of one whose runtime has ended panics.
-        let polled = self.0.as_mut().and_then(|timer| caught(|| poll(timer, due, context)).ok());
+        let polled = self.0.it.as_mut().and_then(|timer| caught(|| poll(timer, due, context)).ok());
         match polled {
             Some(polled) => polled.map(Ok),
             None => {

@@ -15,26 +15,48 @@ use tokio::runtime::Handle;
 /// device may close its own at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    fd: Option<(AsyncFd<OwnedFd>, Process)>,
+    fd: Registered<AsyncFd<OwnedFd>>,
 }
 
 impl Watch {
     /// Ready once after the descriptor became readable. The caller then reads until nothing is left, because tokio
     /// reports edges.
     pub(crate) fn poll(&mut self, fd: BorrowedFd<'_>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let fd = match &mut self.fd {
-            Some((fd, _)) => fd,
-            None => &mut self.fd.insert((register(fd)?, Process::default())).0,
+        let fd = match &mut self.fd.it {
+            Some(fd) => fd,
+            None => self.fd.insert(register(fd)?),
         };
         ready!(fd.poll_read_ready(context))?.clear_ready();
         Poll::Ready(Ok(()))
     }
 }
 
-/// In a forked child it removes nothing from the runtime, which is that of the parent too.
-impl Drop for Watch {
+/// What a runtime knows. In a forked child its drop does nothing: the runtime has the epoll instance of the parent, and another
+/// thread of the parent may have had one of its locks.
+#[derive(Debug)]
+pub(crate) struct Registered<T> {
+    pub(crate) it: Option<T>,
+    process: Process,
+}
+
+impl<T> Registered<T> {
+    pub(crate) fn insert(&mut self, it: T) -> &mut T {
+        self.process = Process::default();
+        self.it.insert(it)
+    }
+}
+
+impl<T> Default for Registered<T> {
+    fn default() -> Self {
+        Registered { it: None, process: Process::default() }
+    }
+}
+
+impl<T> Drop for Registered<T> {
     fn drop(&mut self) {
-        mem::forget(self.fd.take_if(|(_, process)| process.is_other()));
+        if self.process.is_other() {
+            mem::forget(self.it.take());
+        }
     }
 }
 
@@ -63,32 +85,20 @@ pub(crate) fn caught<T>(make: impl FnOnce() -> T) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::future::poll_fn;
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::rc::Rc;
 
     use super::*;
 
-    /// Whether an epoll instance of this process waits for a descriptor, as the kernel lists them.
-    fn is_registered(fd: i32) -> bool {
-        let infos =
-            fs::read_dir("/proc/self/fdinfo").unwrap().filter_map(|info| fs::read_to_string(info.ok()?.path()).ok());
-        infos.flat_map(|info| info.lines().map(str::to_owned).collect::<Vec<_>>()).any(|line| {
-            line.strip_prefix("tfd:")
-                .and_then(|rest| rest.split_whitespace().next())
-                .is_some_and(|own| own == fd.to_string())
-        })
-    }
-
-    #[tokio::test]
-    async fn a_forked_child_removes_nothing_from_the_runtime_of_its_parent() {
-        let (mut watch, waker) = (Watch::default(), cmid_io_common::Waker::new().unwrap());
-        waker.wake();
-        poll_fn(|context| watch.poll(waker.as_fd(), context)).await.unwrap();
-        let (fd, process) = watch.fd.as_mut().unwrap();
-        *process = Process(0);
-        let fd = fd.as_raw_fd();
-        drop(watch);
-        assert!(is_registered(fd));
+    #[test]
+    fn a_forked_child_removes_nothing_from_the_runtime_of_its_parent() {
+        for (is_child, left) in [(false, 1), (true, 2)] {
+            let (it, mut registered) = (Rc::new(()), Registered::default());
+            registered.insert(Rc::clone(&it));
+            if is_child {
+                registered.process = Process(0);
+            }
+            drop(registered);
+            assert_eq!(Rc::strong_count(&it), left);
+        }
     }
 }
