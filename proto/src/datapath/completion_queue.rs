@@ -176,7 +176,8 @@ pub trait CompletionQueue: Send {
     fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno>;
 
     /// Returns the descriptor of its completion channel, which may be shared: readable while there are notifications.
-    /// It is non-blocking, but after a [`wait`](CompletionQueue::wait).
+    /// It is non-blocking, but after a [`wait`](CompletionQueue::wait). Only for poll(2) and the like: the destruction of the CQ
+    /// waits for ever for the ack of what read(2) takes.
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
@@ -194,7 +195,8 @@ pub trait CompletionQueue: Send {
 /// open.
 #[doc(alias("ibv_comp_channel", "ibv_destroy_comp_channel"))]
 pub trait CompletionChannel: Send + Sync {
-    /// Returns the descriptor: readable while there are notifications. It is non-blocking.
+    /// Returns the descriptor: readable while there are notifications. It is non-blocking. Only for poll(2) and the like, as
+    /// [`CompletionQueue::fd`].
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
@@ -211,7 +213,8 @@ pub trait CompletionChannel: Send + Sync {
 ///
 /// An event is acknowledged when it is read, so an event never delays the destruction of its object.
 pub trait AsyncEventQueue: Send {
-    /// Returns the descriptor: readable while there are events. It is non-blocking.
+    /// Returns the descriptor: readable while there are events. It is non-blocking. Only for poll(2) and the like, as
+    /// [`CompletionQueue::fd`].
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
