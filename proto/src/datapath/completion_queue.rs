@@ -177,7 +177,7 @@ pub trait CompletionQueue: Send {
 
     /// Returns the descriptor of its completion channel, which may be shared: readable while there are notifications.
     /// It is non-blocking, but after a [`wait`](CompletionQueue::wait). Only for poll(2) and the like: the destruction of the CQ
-    /// waits for ever for the ack of what read(2) takes (ibv_destroy_cq(3)).
+    /// waits for ever for the ack of what read(2) takes.
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 

@@ -199,9 +199,7 @@ impl Poster {
         let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) };
         match answer(returned, bad) {
             Ok(()) => Ok(()),
-            Err(errno) => {
-                self.end_recvs(1, Stopped::from(PostReason::Device(errno))).map(drop).map_err(|end| end.reason)
-            }
+            Err(errno) => self.end_recv(errno),
         }
     }
 

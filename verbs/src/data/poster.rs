@@ -171,10 +171,20 @@ impl Poster {
     pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), PostReason> {
         match answer {
             Ok(()) => Ok(()),
-            Err(errno) => {
-                self.end_sends(1, Stopped::from(PostReason::Device(errno))).map(drop).map_err(|end| end.reason)
-            }
+            Err(errno) => self.end_send(errno),
         }
+    }
+
+    /// As `end_sends`, for one request.
+    #[cold]
+    fn end_send(&mut self, errno: Errno) -> Result<(), PostReason> {
+        self.end_sends(1, PostReason::Device(errno).into()).map(drop).map_err(|end| end.reason)
+    }
+
+    /// As `end_recvs`, for one receive.
+    #[cold]
+    pub(super) fn end_recv(&mut self, errno: Errno) -> Result<(), PostReason> {
+        self.end_recvs(1, PostReason::Device(errno).into()).map(drop).map_err(|end| end.reason)
     }
 
     /// Ends the post of the last `count` requests of the send queue, which the provider has stopped. Withdraws those that
@@ -192,7 +202,7 @@ impl Poster {
         stopped.before(withdrawn, count)
     }
 
-    /// Opens the receive queue and looks for room, as `send_room` does for sends.
+    /// As `send_room`, for receives.
     #[cold]
     fn recv_room(&mut self) -> Result<u64, PostReason> {
         self.open_recv();
