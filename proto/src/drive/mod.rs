@@ -186,7 +186,6 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Returns the time that was last set, or that [`within`](Drive::within) has read since. After a
     /// [wait](Drive::note_wait) without a clock it reads the clock of the poller.
     #[must_use]
-    #[inline]
     pub fn now(&self) -> Time {
         if self.is_late.get() {
             self.read_clock();
@@ -202,14 +201,12 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         self.outside.now.get().after(span)
     }
 
-    #[inline]
     fn read_clock(&self) {
         if let Some(now) = self.outside.poller.clock() {
             self.advance(now);
         }
     }
 
-    #[inline]
     fn advance(&self, now: Time) {
         self.is_late.set(false);
         self.outside.now.set(self.outside.now.get().max(now));
