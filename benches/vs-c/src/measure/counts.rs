@@ -63,7 +63,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a connection without a QP, one at a time",
         librdmacm: None,
-        kernel: Some(bounds(0.6, 1.17, 1.19)),
+        kernel: Some(bounds(0.6, 1.21, 1.19)),
     },
     Count {
         job: "messages:50",
