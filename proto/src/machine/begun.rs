@@ -49,7 +49,7 @@ pub enum Progress {
 
 /// One call of a request: what the call is made of, and what its outcome changes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'r> {
+pub(super) enum Part<'r> {
     /// An application opens a channel.
     Open {
         channel: ChannelKey,
@@ -104,15 +104,15 @@ pub(crate) enum Part<'r> {
 
 /// A call by which an id comes to a channel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) id: IdKey,
-    pub(crate) channel: ChannelKey,
-    pub(crate) by: By,
+pub(super) struct Arrival {
+    pub(super) id: IdKey,
+    pub(super) channel: ChannelKey,
+    pub(super) by: By,
 }
 
 /// What brings an id to a channel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum By {
+pub(super) enum By {
     /// Its creation; in synchronous mode the channel is private.
     Create { port_space: PortSpace, sync: bool },
     /// A listen, which migrates the id to a channel of its own first.
@@ -123,17 +123,17 @@ pub(crate) enum By {
 
 /// Whether a destroy ignores the acks that are owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unacked {
+pub(super) enum Unacked {
     Refused,
     Waived,
 }
 
 /// A request on an id.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestOf<'r> {
-    pub(crate) id: IdKey,
-    pub(crate) request: &'r Request<'r>,
-    pub(crate) deadline: Time,
+pub(super) struct RequestOf<'r> {
+    pub(super) id: IdKey,
+    pub(super) request: &'r Request<'r>,
+    pub(super) deadline: Time,
 }
 
 impl<'c, 'r> Begun<'c, 'r> {
@@ -192,7 +192,7 @@ impl<'c, 'r> Begun<'c, 'r> {
 
 impl<'r> Part<'r> {
     /// Returns the private data to send with the call.
-    pub(crate) fn private_data(&self) -> &'r [u8] {
+    fn private_data(&self) -> &'r [u8] {
         if let Part::Request { of, .. } = self { of.request.private_data() } else { &[] }
     }
 }
@@ -295,10 +295,10 @@ fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Cal
 }
 
 /// What follows from the outcome of a call.
-pub(crate) type Following<'r> = Result<Follow<'r>, Error>;
+pub(super) type Following<'r> = Result<Follow<'r>, Error>;
 
 /// How a request goes on that has not failed.
-pub(crate) enum Follow<'r> {
+pub(super) enum Follow<'r> {
     Next(Part<'r>),
     Done(Progress),
 }
