@@ -13,7 +13,7 @@ use crate::results::{Row, Section, Target};
 pub fn render(section: &Section) -> Result<String> {
     let mut page = format!("\n## {}\n\n{}", section.title, section.about.trim_end());
     if let Some(kernel) = &section.kernel {
-        write!(page, " The VM's kernel was Linux {kernel}.")?;
+        write!(page, " Linux {kernel}.")?;
     }
     let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
     for rows in of_one_unit(&compared) {

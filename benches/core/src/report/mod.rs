@@ -12,7 +12,7 @@ pub use comparison::render as render_section;
 const HEAD: &str = "\
 # Performance
 
-What cmid costs beside C and other crates. Rendered by `cargo xtask bench` from what was measured (`benches/results/`); do not edit. What depends on a machine
+What cmid costs beside C and other crates. Rendered by `cargo xtask bench` from `benches/results/`. What depends on a machine
 is shown, never asserted. The project's aims, and the core by itself: [targets](targets.md).
 ";
 

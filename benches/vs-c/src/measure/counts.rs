@@ -47,7 +47,7 @@ const COUNTS: &[Count] = &[
     Count {
         job: "qp-1:20",
         c: None,
-        what: "a connection with a QP, one at a time",
+        what: "a connection with a QP",
         librdmacm: Some(bounds(1.35, 1.70, 1.68)),
         kernel: Some(bounds(0.75, 1.22, 1.20)),
     },
@@ -61,7 +61,7 @@ const COUNTS: &[Count] = &[
     Count {
         job: "bare-1:20",
         c: None,
-        what: "a connection without a QP, one at a time",
+        what: "a connection without a QP",
         librdmacm: None,
         kernel: Some(bounds(0.6, 1.21, 1.19)),
     },
@@ -141,7 +141,7 @@ const COUNTS: &[Count] = &[
 const SERVE: Count = Count {
     job: "serve",
     c: None,
-    what: "a connection accepted, with a QP, one at a time",
+    what: "a connection accepted, with a QP",
     librdmacm: Some(bounds(1.5, 1.92, 2.03)),
     kernel: Some(bounds(0.95, 1.52, 1.54)),
 };

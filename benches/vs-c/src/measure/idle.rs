@@ -28,7 +28,7 @@ fn row<W: Make<Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
     *port += PORTS;
     let open = || Verbs::open_with(Backend::Librdmacm);
     let woken = wakeups::<W, _>([open()?, open()?], at, FAR, SPAN)?;
-    let what = format!("idle cmid-{driver}, connected, with deadlines armed: wake-ups per second");
+    let what = format!("idle cmid-{driver}, connected, with deadlines armed");
     let figures = Figures::Alone(vec![woken as f64 / SPAN.as_secs_f64()]);
     Ok(Row {
         what,

@@ -153,4 +153,4 @@ const TITLE: &str = "Against C";
 
 const ABOUT: &str = "`cargo xtask versus`: soft-RoCE in the VM, one virtual CPU, without KVM. Release builds: C's `cc -O2` \
     (`benches/vs-c/c/`), cmid's with link-time optimisation. Instructions in user space are callgrind's, after a warm-up that \
-    is not counted; they vary a little with the time. Under valgrind the clock is a system call.";
+    is not counted. One connection at a time, unless 16 are named.";

@@ -16,7 +16,7 @@ use crate::measure::rows::{Figures, Row};
 
 pub(crate) const TITLE: &str = "System calls of a connection";
 
-pub(crate) const ABOUT: &str = "Under `strace -f -c` (`cargo xtask versus --parts syscalls`): the calls of 40 connections, one at a time, less \
+pub(crate) const ABOUT: &str = "Under `strace -f -c` (`cargo xtask versus --parts syscalls`): the calls of 40 connections less \
     those of 20, divided by 20. A wait per event is needed, a command per request, and a read per event; with the \
     edge-triggered io-mio also a read that finds none.";
 
