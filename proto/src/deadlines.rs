@@ -132,6 +132,13 @@ mod tests {
         IdKey::from_parts(0, slot, 1).unwrap()
     }
 
+    #[test]
+    fn an_entry_that_is_not_the_earliest_is_dropped() {
+        let mut armed = Armed(Time(5));
+        assert_eq!((armed.stands(Time(9), Time(7)), armed.at()), (None, Time(5)));
+        assert_eq!((armed.stands(Time(9), Time(5)), armed.at()), (Some(Time(9)), Time(9)));
+    }
+
     /// The deadlines of some ids, and their entries.
     struct Ids(Vec<(Time, Armed)>, Deadlines);
 

@@ -200,7 +200,7 @@ const STEPS: &[Step] = &[
     step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
     step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
     step("examples in documentation", 80, Beside(checks::examples)),
-    step("what README names compiles with Debian 13's own Rust", 120, Beside(|context| chroot::bare(context, include_str!("check_rust.sh")))),
+    step("what README names compiles with Debian 13's own Rust, and the host's program starts there", 120, Beside(|context| chroot::bare(context, include_str!("check_rust.sh")))),
     step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh"))),
 ];
 

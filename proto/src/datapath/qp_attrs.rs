@@ -94,8 +94,7 @@ impl RnrTimer {
     /// Returns the shortest timer that is not shorter than `time`; at most [`RnrTimer::LONGEST`].
     #[must_use]
     pub fn at_least(time: Duration) -> RnrTimer {
-        let codes = (1..).map(RnrTimer).take(RNR_MICROS.len() - 1);
-        codes.into_iter().find(|timer| timer.time() >= time).unwrap_or(RnrTimer::LONGEST)
+        (1..RNR_MICROS.len() as u8).map(RnrTimer).find(|timer| timer.time() >= time).unwrap_or(RnrTimer::LONGEST)
     }
 
     /// Returns its code, 0 to 31.

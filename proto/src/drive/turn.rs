@@ -93,7 +93,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Destroys children of listeners and reads private channels. Returns false if no work is left.
     fn read_private(&mut self, budget: usize) -> bool {
-        let (mut left, mut unread, mut unreadable) = (budget, self.core.private_readable(), None);
+        // A read that fails is news, so each channel is read once more at most.
+        let (mut left, mut unread) = (budget, self.core.private_readable());
         while left > 0 {
             let served = self.destroy_child();
             left -= usize::from(served);
@@ -103,14 +104,10 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             match self.core.next_private() {
                 None if served => {}
                 None => return false,
-                Some(channel) if unreadable == Some(channel) => break,
                 Some(channel) => {
                     unread = unread.saturating_sub(1);
                     let read = self.read(channel);
                     left -= usize::from(read != Read::Nothing);
-                    if read == Read::Failed {
-                        unreadable = unreadable.or(Some(channel));
-                    }
                 }
             }
         }

@@ -236,7 +236,7 @@ impl<Q> Session<Q> {
                 if let Some(ack_token) = event.ack_token.take() {
                     drive.ack(ack_token).map_err(|refused| HandshakeError::Request(refused.into()))?;
                 }
-                if event.id == self.id && !self.is_over() {
+                if event.id == self.id {
                     self.note(drive, matches!(event.kind, EventKind::Cm(CmEvent::Disconnected | CmEvent::Rejected)))?;
                 }
                 return Ok(None);

@@ -168,9 +168,7 @@ impl Core {
         if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
             self.disconnect_again(raw.id);
         }
-        if before == State::Listening {
-            self.unpark();
-        }
+        self.unpark();
         admitted
     }
 

@@ -230,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn invalidations_end_bindings_and_other_completions_do_not() {
+        let received = |flags| Completion { opcode: WcOpcode::RECV, flags, ..LOCAL };
+        let failed = |completion| Completion { status: WcStatus::WR_FLUSH_ERR, ..completion };
+        let by_peer = received(WcFlags::WITH_INV);
+        assert!([LOCAL, by_peer, received(WcFlags::IP_CSUM_OK)].iter().all(Bindings::concerns));
+        let sent = Completion { opcode: WcOpcode::SEND, ..by_peer };
+        let data = received(WcFlags::WITH_INV.union(WcFlags::WITH_IMM));
+        let others = [failed(LOCAL), failed(by_peer), received(WcFlags::empty()), sent, data];
+        assert!(!others.iter().any(Bindings::concerns));
+    }
+
+    #[test]
     fn a_window_has_a_limited_number_of_binds_that_count() {
         let mut bindings = Bindings::new();
         for _ in 0..Bindings::BINDS_MAX {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State,
+    Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State, Time,
 };
 
 use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, to};
@@ -146,4 +146,12 @@ fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named_and_its_end
     assert_ne!(fixture.core.activity(), before, "whoever waits for it has not looked at it");
     assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), None);
     fixture.does(id, Request::Destroy);
+}
+
+/// Not its private data.
+#[test]
+fn a_request_that_has_begun_shows_its_call() {
+    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
+    let begun = fixture.core.begin(Time::ZERO, id, &BIND, Time::NEVER).unwrap();
+    assert!(format!("{begun:?}").starts_with("Begun(Some(Bind {"));
 }

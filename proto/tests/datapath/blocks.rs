@@ -45,6 +45,7 @@ fn memory_that_nobody_has_is_refused() {
 fn a_pool_gets_its_blocks_back_from_every_thread() {
     let pool = pool(2);
     assert_eq!((pool.blocks(), pool.block_len(), pool.available()), (2, 8, 2));
+    assert_eq!(format!("{pool:?}"), "Pool { blocks: 2, block_len: 8, .. }");
     let (mut first, second) = (pool.take().unwrap(), pool.take().unwrap());
     assert!(pool.take().is_none());
     first[7] = 9;
@@ -83,6 +84,7 @@ fn a_part_knows_its_range_and_what_is_wrong_with_it() {
     let mut part = Part::shared(Arc::clone(&shared), 1..4);
     assert_eq!((place(&part, false), place(&part, true)), (Ok(1..4), Err(PostReason::SharedBlock)));
     assert_eq!((part.range(), part.block_mut().is_none()), (1..4, true));
+    assert_eq!(place(&Part::shared(Arc::clone(&shared), 1..8), true), Err(PostReason::SharedBlock));
     assert_eq!(format!("{part:?}"), "Part { range: 1..4, is_shared: true }");
     assert_eq!(part.block().len(), 8);
     assert!(part.into_block().is_none());
@@ -99,7 +101,8 @@ fn parts_are_one_or_several() {
     let pool = pool(3);
     let mut several: Parts<Piece> = (1..3).map(|len| pool.take().unwrap().part(0..len)).collect();
     assert_eq!(several.iter().map(|part| part.len()).collect::<Vec<_>>(), [1, 2]);
-    several.as_mut_slice()[1].block_mut().unwrap()[0] = 7;
+    assert_eq!(AsRef::<[Part<Piece>]>::as_ref(&several).len(), 2);
+    several.as_mut_slice()[1].block_mut().unwrap().piece_mut().unwrap()[0] = 7;
     assert_eq!(several.into_blocks().map(|block| block[0]).collect::<Vec<_>>(), [0, 7]);
     let shared = Part::from(Arc::new(pool.take().unwrap()));
     let mixed = Parts::from(vec![shared, pool.take().unwrap().into()]);
@@ -120,7 +123,11 @@ fn what_is_over_comes_back_in_the_order_of_the_posts() {
     assert!(!lent.has_place());
     assert_eq!((lent.is_empty(), pool.available()), (false, 0));
     assert!(lent.reclaim(&done(0), below(0)).is_none(), "in flight");
-    assert!(lent.reclaim(&done(7), below(4)).is_none(), "no such request");
+    assert!(
+        lent.reclaim(&done(7), below(4)).is_none() && lent.reclaim(&done(7), below(0)).is_none(),
+        "no such request"
+    );
+    assert_eq!(format!("{lent:?}"), "Lent { requests: 4, .. }");
     // The first one is taken last.
     assert!(lent.reclaim(&done(1), below(4)).is_some() && lent.reclaim(&done(0), below(4)).is_some());
     assert!(lent.reclaim(&done(1), below(4)).is_some() && lent.reclaim(&done(1), below(4)).is_none());
@@ -178,6 +185,7 @@ fn blocks_that_nobody_reclaims_return_to_their_pools() {
     lent.lend(1, 5, Returns::ToPool, one(&pool));
     lent.lend(2, 5, Returns::ByCompletion, one(&pool));
     let failed = Completion { status: WcStatus::WR_FLUSH_ERR, ..done(5) };
+    assert!(lent.reclaim(&Completion { wr_id: 6, ..failed }, below(0)).is_none(), "no such request");
     assert!(lent.reclaim(&failed, below(1)).is_some(), "the first one has failed");
     assert!(lent.reclaim(&done(5), below(3)).is_some(), "what was refused is not returned");
     assert_eq!((lent.is_empty(), pool.available()), (true, 4));

@@ -27,6 +27,7 @@ fn without_a_wish_the_pd_and_the_cq_are_new_and_the_cq_fits() {
     assert_eq!(format!("{:?}", QpParts::<Layer> { qp, pd, cq }), "QpParts(QP 9)");
     let again = drive.qp(id).attach().unwrap_err();
     assert!(matches!(again, Error::Refused(_)), "{again}");
+    assert!(format!("{:?}", drive.qp(id)).starts_with("QpBuilder { caps: Caps {"));
 }
 
 #[test]

@@ -210,6 +210,8 @@ fn a_child_that_owes_an_ack_is_destroyed_after_its_listener() {
     let ack_token = fixture.core.poll_event(there).unwrap().ack_token.unwrap();
     fixture.submit(listener, Request::Destroy).unwrap();
     fixture.core.check();
+    fixture.expect_call("destroy_id", OK);
+    assert_eq!(fixture.core.summary().calls, 5, "four children, and the last one");
     fixture.all_well();
     assert_eq!((fixture.next_child(), fixture.core.ids().count()), (None, 1));
     fixture.core.ack(ack_token).unwrap();

@@ -52,6 +52,8 @@ pub(crate) struct Script {
     pub(crate) blind: bool,
     /// The transport of each id's device.
     pub(crate) transport: Option<Transport>,
+    /// Whether ids have a QP, as the device knows.
+    pub(crate) has_qp: Option<bool>,
     open: BTreeSet<ChannelKey>,
     descriptor: File,
 }
@@ -69,6 +71,7 @@ impl Script {
             requests: None,
             blind: false,
             transport: None,
+            has_qp: None,
             open: BTreeSet::new(),
             descriptor: File::open("/dev/null").unwrap(),
         }
@@ -136,6 +139,14 @@ impl Device for Script {
 
     fn transport(&mut self, _: IdKey) -> Option<Transport> {
         self.transport
+    }
+
+    fn has_qp(&self, _: IdKey) -> Option<bool> {
+        self.has_qp
+    }
+
+    fn discard_qp(&mut self, _: IdKey) {
+        self.calls.push("discard_qp");
     }
 
     fn release(&mut self, _: IdKey, channel: ChannelKey) -> Result<u32, Errno> {

@@ -8,7 +8,7 @@ use crate::device::{LIMITS, Script, addr, delivers};
 
 /// A poller that reports a channel for as long as it is readable.
 #[derive(Debug, Default)]
-struct Levels {
+pub(crate) struct Levels {
     done: RefCell<Vec<(&'static str, ChannelKey)>>,
 }
 

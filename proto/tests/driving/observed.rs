@@ -7,9 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_proto::drive::StepRecord;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Limits, Next, Observer, PortSpace, RawEvent, Step, Time};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, Drive, Errno, Limits, Next, Observer, Poller, PortSpace, RawEvent, Step, Time,
+};
 
 use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};
+use crate::level::Levels;
 
 /// An observer that keeps the names of the steps.
 #[derive(Debug, Default)]
@@ -209,6 +212,64 @@ fn it_observes_deadlines_that_pass_and_the_end_and_no_others() {
     assert!(has_step("timeout") && !has_step("end"));
     drop(drive);
     assert!(has_step("end"));
+}
+
+/// An observer that keeps what `of` says of each step.
+struct Told<T>(Rc<RefCell<Vec<T>>>, fn(&StepRecord<'_>) -> Option<T>);
+
+impl<T> Observer for Told<T> {
+    fn step(&mut self, observed: &StepRecord<'_>) {
+        self.0.borrow_mut().extend(self.1(observed));
+    }
+
+    fn sibling(&self) -> Self {
+        Told(Rc::default(), self.1)
+    }
+}
+
+#[test]
+fn a_request_is_told_once_and_one_without_a_call_after_its_effect() {
+    let steps = Rc::new(RefCell::new(Vec::new()));
+    let told = Told(Rc::clone(&steps), |observed| {
+        let has_qp = observed.core.ids().any(|id| observed.core.id_info(id).is_some_and(|it| it.has_qp));
+        Some((name(&observed.step), has_qp))
+    });
+    let mut drive = Drive::with(Script::new(), (), told, LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    steps.borrow_mut().clear();
+    drive.bind(id, addr(1)).unwrap();
+    assert_eq!(steps.take(), [("submit", false), ("call", false), ("outcome", false)]);
+    drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    steps.borrow_mut().clear();
+    drive.detach_qp(id, |_, _| Ok(())).unwrap();
+    assert_eq!(steps.take(), [("submit", false)]);
+}
+
+/// Whether a channel is read again after an event, by a poller: a channel of the application and a private one.
+fn reads_on<P: Poller<Script>>(poller: P) -> Vec<bool> {
+    let steps = Rc::new(RefCell::new(Vec::new()));
+    let told = Told(Rc::clone(&steps), |observed| match observed.step {
+        Step::Event { reads_on, .. } => Some(reads_on),
+        _ => None,
+    });
+    let mut drive = Drive::with(Script::new(), poller, told, LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    for on in [Some(channel), None] {
+        let id = drive.create_id(on, PortSpace::Tcp).unwrap();
+        let device_channel = drive.core().device_channel(id).unwrap();
+        drive.device_mut().events.push_back((device_channel, RawEvent::new(id, CmEvent::AddrChange)));
+        drive.readable(device_channel);
+        let _next = drive.run(8);
+        drive.next_event(channel);
+    }
+    steps.take()
+}
+
+#[test]
+fn a_step_says_whether_its_channel_is_read_on() {
+    assert_eq!(reads_on(RecordingPoller::default()), [true, true]);
+    assert_eq!(reads_on(Levels::default()), [false, false]);
 }
 
 /// Counts the steps, and the observers that come from it.

@@ -161,7 +161,9 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     assert_eq!(drive.detach_qp(id, |_, _| Ok(_ = make())).map_err(reason), Err(Some(RefuseReason::NoQp)));
     assert_eq!(made.get(), 0);
     drive.bind(id, addr(1)).unwrap();
+    calls(&mut drive);
     let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM.into())).unwrap_err();
+    assert_eq!(calls(&mut drive), ["discard_qp"], "it may have one");
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("create_qp", Errno::ENOMEM)));
     assert!(!drive.core().id_info(id).is_some_and(|it| it.has_qp));
     let too_large = CreateReason::TooLarge { capacity: Capacity::MaxSendSge, asked: 40, max: 32 };
@@ -190,6 +192,21 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     assert!(drive.core().id_info(id).is_some_and(|it| it.has_qp));
     drive.detach_qp(id, |_, _| Ok(())).unwrap();
     assert!(!drive.core().id_info(id).is_some_and(|it| it.has_qp));
+    // One that has failed half way: the device knows.
+    drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    drive.device_mut().has_qp = Some(false);
+    drive.detach_qp(id, |_, _| Err(Errno::EIO)).unwrap_err();
+    assert!(!drive.core().id_info(id).is_some_and(|it| it.has_qp));
+}
+
+#[test]
+fn an_id_is_destroyed_without_the_acks_that_are_owed() {
+    let (mut drive, _, id) = with_an_id(Acks::Explicit);
+    let owed = take(&mut drive, id, CmEvent::AddrChange).unwrap();
+    assert_eq!(drive.destroy(id, Time::NEVER), Ok(Progress::WhenAcked));
+    drive.destroy_now(id).unwrap();
+    assert_eq!(drive.core().state(id), None);
+    let _late = drive.ack(owed.ack_token.unwrap()).unwrap_err();
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::io;
 use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason};
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventError, EventKind, Fault, GroupKey, IdKey, Limits,
-    PrivateData, RawEvent, ReceivedParam, RejectCode, Request, RequestKind, Status, Time, memory,
+    AckError, Acks, CmEvent, Core, Errno, Error, ErrorWith, Event, EventError, EventKind, Fault, GroupKey, IdKey,
+    Limits, PrivateData, RawEvent, ReceivedParam, RejectCode, Request, RequestKind, Status, Time, memory,
 };
 
 use crate::device::{driven, report, with_an_id};
@@ -56,6 +56,10 @@ fn the_meaning_of_a_status() {
     }
     let request = Event { listener: IdKey::from_parts(0, 0, 1), ..cm(CmEvent::ConnectRequest, 0) };
     assert_eq!(request.to_string(), "id1: CONNECT_REQUEST on id0");
+    let data = PrivateData::copy_of(b"no\0\0");
+    let error =
+        EventError { errno: Errno::ECONNREFUSED, event: Event { private_data: data, ..cm(CmEvent::Rejected, -111) } };
+    assert_eq!(error.to_string(), "id1: REJECTED (ECONNREFUSED) with 2 bytes of private data");
     let joined = Event { group: GroupKey::from_parts(0, 2, 1), ..cm(CmEvent::MulticastJoin, 0) };
     assert_eq!(joined.to_string(), "id1: MULTICAST_JOIN of grp2");
     assert_eq!(joined.meaning().to_string(), "success");
@@ -143,4 +147,22 @@ fn the_error_of_an_ack_becomes_an_io_error() {
     let error = io::Error::from(refused);
     assert!(error.get_ref().is_some_and(|source| source.is::<AckError>()));
     assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn an_error_with_a_value_has_the_source_of_its_error() {
+    #[derive(Debug)]
+    struct Caused(Errno);
+    impl std::fmt::Display for Caused {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("caused")
+        }
+    }
+    impl std::error::Error for Caused {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let error = ErrorWith::<_, Caused>::new(7, Caused(Errno::EIO));
+    assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some(Errno::EIO.to_string()));
 }

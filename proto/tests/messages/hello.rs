@@ -35,6 +35,7 @@ fn each_misfit_has_its_error() {
     let slow = MessagesConfig { keep_alive: MS * 251, ..CONFIG };
     let error = HelloError::KeepAlive { peer: MS * 251, silence: MS * 500 };
     assert_eq!(both(slow), (Err(error), Ok(())));
+    assert_eq!(both(MessagesConfig { keep_alive: MS * 250, ..CONFIG }), (Ok(()), Ok(())));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{Incoming, Options, Session};
-use cmid_proto::{Acks, CmOption, Drive, Errno, Limits, State, Transport};
+use cmid_proto::{Acks, CmEvent, CmOption, ConnParam, Drive, Errno, Limits, State, Transport};
 use cmid_sim::{Config, Fabric, SimDevice};
 use world::{Attached, SOON, Side, World, advance, attach, within};
 
@@ -97,6 +97,44 @@ fn a_failed_completion_disconnects(transport: Transport) {
     // On iWARP a send is complete when TCP has it, and the end of the connection flushes the receive.
     let is_iwarp = transport == Transport::Iwarp;
     assert_eq!((results(&client), results(&server)), (vec![(2, is_iwarp), (1, false)], vec![(1, false)]));
+}
+
+#[test]
+fn the_peer_gets_the_parameters_and_the_private_data() {
+    let mut world = World::unconnected(Transport::InfiniBand);
+    let [client, _] = &mut world.sides;
+    let param = ConnParam { initiator_depth: 3, ..ConnParam::default() };
+    let options = Options { param, private_data: b"hello", ..within(SOON) };
+    let address = "10.0.0.2:7471".parse().unwrap();
+    client.session = Some(Session::connect_on(&mut client.drive, client.id, address, &options).unwrap());
+    let request = loop {
+        let World { fabric, sides: [client, server] } = &mut world;
+        client.turn(fabric, SOON).unwrap();
+        server.read(fabric);
+        match server.drive.next_event(server.channel) {
+            Some(event) => break Incoming::new(&mut server.drive, event).unwrap(),
+            None => advance(fabric, &[client, server]),
+        }
+    };
+    assert_eq!(request.private_data().get(..5), Some(&b"hello"[..]));
+    // What one side begins, the other one answers.
+    assert_eq!(request.param().responder_resources, 3);
+}
+
+#[test]
+fn an_event_that_is_no_answer_does_not_end_a_disconnect() {
+    let mut world = World::connected(Transport::InfiniBand, SOON);
+    let [client, _] = &mut world.sides;
+    let session = client.session.as_mut().unwrap();
+    session.disconnect(&mut client.drive).unwrap();
+    client.host.fail_over();
+    client.drive.readable_all();
+    let _next = client.drive.run(64);
+    let event = client.drive.next_event(client.channel).unwrap();
+    assert_eq!(event.cm(), Some(CmEvent::AddrChange));
+    session.handle(&mut client.drive, event, attach).unwrap();
+    assert_eq!(format!("{session:?}"), format!("Session {{ id: {:?}, end: Begun, .. }}", session.id()));
+    world.ends(SOON);
 }
 
 /// The next call disconnects again.

@@ -88,13 +88,17 @@ impl Side {
 
     /// Moves the connection to another driver.
     pub(crate) fn moves(&mut self, fabric: &Fabric) {
+        assert!(self.session().cq_fd().is_some());
         let mut released = self.session.take().unwrap().release(&mut self.drive).unwrap();
+        assert!(format!("{released:?}").starts_with("ReleasedSession { limit: "));
         assert_eq!(released.attached().1.len(), 64);
         self.drive.core().check();
         let device = self.drive.device().sibling();
         self.drive = Drive::new(device, Limits::default());
         self.drive.set_now(fabric.now());
         self.channel = self.drive.open_channel(Acks::Explicit).unwrap();
+        // Its key is another one there.
+        self.drive.create_id(Some(self.channel), PortSpace::Tcp).unwrap();
         let session = released.adopt(&mut self.drive, self.channel).unwrap();
         self.id = session.id();
         self.session = Some(session);
@@ -106,7 +110,10 @@ impl Side {
         assert!(session.is_over() && session.cq_fd().is_none());
         assert_eq!(self.drive.core().state(session.id()), None);
         self.drive.core().check();
-        let (parts, mr) = session.into_connected().unwrap().attached;
+        let id = session.id();
+        let connected = session.into_connected().unwrap();
+        assert_eq!(connected.id, id);
+        let (parts, mr) = connected.attached;
         assert!(parts.qp.unpolled().is_none());
         drop(parts);
         assert_eq!(mr.deregister().unwrap().buffer.len(), 64);

@@ -139,3 +139,13 @@ fn the_numbers_go_around() {
     }
     assert_eq!(sides[0].sent, 83);
 }
+
+#[test]
+fn a_receive_that_the_peer_waits_for_is_news() {
+    let mut credits = Credits::new(8, 8);
+    credits.posted(0);
+    credits.control_posted(false);
+    assert!(!credits.has_news);
+    credits.control_posted(true);
+    assert!(credits.has_news);
+}
