@@ -31,8 +31,10 @@ fn a_layer_forwards_what_it_does_not_override() {
     assert_eq!(drive.transport(id), Some(Transport::Iwarp));
     assert_eq!((drive.local_addr(id), drive.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
     assert_eq!(drive.remote_ece(id).map(|ece| ece.options), Ok(4));
-    drive.device_mut().0.has_qp = Some(true);
-    assert_eq!(drive.device().has_qp(id), Some(true));
+    for known in [Some(true), Some(false), None] {
+        drive.device_mut().0.has_qp = known;
+        assert_eq!(drive.device().has_qp(id), known);
+    }
     drive.device_mut().discard_qp(id);
     assert_eq!(drive.device().0.calls.last(), Some(&"discard_qp"));
     let sync = drive.create_id(None, PortSpace::Tcp).unwrap();
