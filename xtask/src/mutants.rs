@@ -17,8 +17,8 @@ use crate::tools::MUTANTS;
 /// Each shard has about 120 mutants, spread over all files: a few shards are a sample.
 const SHARDS: u32 = 16;
 
-/// The minimum percentage of compiling mutants that fail a test.
-const SCORE: usize = 95;
+/// The minimum of compiling mutants that fail a test, in a thousand.
+const SCORE: usize = 975;
 
 /// The inputs of the verdicts.
 const INPUTS: [&str; 6] = [".cargo/mutants.toml", "proto", "tests/model", "fuzz/corpus", "Cargo.toml", "Cargo.lock"];
@@ -81,7 +81,7 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
     let (failed, viable) = (sum.failed, sum.failed + sum.missed.len());
     println!("{failed} of {viable} changes failed a test; {} more did not compile", sum.unviable);
     ensure!(viable > 0, "no change was made");
-    ensure!(failed * 100 >= viable * SCORE, "fewer than {SCORE} % of the changes failed a test");
+    ensure!(failed * 1000 >= viable * SCORE, "fewer than {SCORE} of 1000 changes failed a test");
     Ok(())
 }
 

@@ -185,10 +185,13 @@ fn blocks_that_nobody_reclaims_return_to_their_pools() {
     lent.lend(1, 5, Returns::ToPool, one(&pool));
     lent.lend(2, 5, Returns::ByCompletion, one(&pool));
     let failed = Completion { status: WcStatus::WR_FLUSH_ERR, ..done(5) };
-    assert!(lent.reclaim(&Completion { wr_id: 6, ..failed }, below(0)).is_none(), "no such request");
     assert!(lent.reclaim(&failed, below(1)).is_some(), "the first one has failed");
     assert!(lent.reclaim(&done(5), below(3)).is_some(), "what was refused is not returned");
     assert_eq!((lent.is_empty(), pool.available()), (true, 4));
+
+    lent.lend(3, 5, Returns::OnFailure, one(&pool));
+    assert!(lent.reclaim(&Completion { wr_id: 6, ..failed }, below(4)).is_none(), "that of another request");
+    assert_eq!(pool.available(), 4);
 
     lent.lend(3, 5, Returns::OnFailure, one(&pool));
     lent.lend(4, 5, Returns::ByCompletion, one(&pool));
