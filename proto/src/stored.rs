@@ -88,9 +88,9 @@ impl Stored {
         Stored { of: Of { group, ..self.of }, ..self }
     }
 
-    /// The same event of another id.
+    /// The same event of another id, which has no memberships.
     pub(crate) fn rekeyed(self, id: IdKey, data: Option<DataRef>) -> Self {
-        Stored { of: Of { id, ..self.of }, data, ..self }
+        Stored { of: Of { id, group: None, ..self.of }, data, ..self }
     }
 
     /// Whether the event is a connection request. The backlog of the listener limits their number.

@@ -93,8 +93,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Destroys children of listeners and reads private channels. Returns false if no work is left.
     fn read_private(&mut self, budget: usize) -> bool {
-        // A read that fails is news, so each channel is read once more at most.
-        let (mut left, mut unread) = (budget, self.core.private_readable());
+        let (mut left, mut unread, mut unreadable) = (budget, self.core.private_readable(), None);
         while left > 0 {
             let served = self.destroy_child();
             left -= usize::from(served);
@@ -104,10 +103,14 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             match self.core.next_private() {
                 None if served => {}
                 None => return false,
+                Some(channel) if unreadable == Some(channel) => break,
                 Some(channel) => {
                     unread = unread.saturating_sub(1);
                     let read = self.read(channel);
                     left -= usize::from(read != Read::Nothing);
+                    if read == Read::Failed {
+                        unreadable = unreadable.or(Some(channel));
+                    }
                 }
             }
         }

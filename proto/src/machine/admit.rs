@@ -168,7 +168,9 @@ impl Core {
         if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
             self.disconnect_again(raw.id);
         }
-        self.unpark();
+        if before == State::Listening {
+            self.unpark();
+        }
         admitted
     }
 

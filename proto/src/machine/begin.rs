@@ -133,6 +133,9 @@ impl Core {
         if request_kind == RequestKind::Connect && id.transport() == Transport::Iwarp {
             id.facts.insert(Facts::AWAITS_ANSWER);
         }
+        if cell.state != State::Closing {
+            id.rare.remove(Rare::DISCONNECT_DUE);
+        }
         let waits = cell.has(Effects::WAITS);
         // A notify belongs to the open accept.
         if request_kind != RequestKind::Notify {

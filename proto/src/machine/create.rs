@@ -83,7 +83,8 @@ impl Core {
             let By::Migrate { by_event } = by else { return Err(failure.into()) };
             return self.migrate_failed(id, by_event, failure);
         }
-        self.channels.insert(Channel { ids: 1, ..Channel::new(Acks::OnDelivery, true) });
+        let listener = matches!(by, By::Listen { .. }).then_some(id);
+        self.channels.insert(Channel { ids: 1, listener, ..Channel::new(Acks::OnDelivery, true) });
         Ok(Follow::Next(Part::Arrive(arrival)))
     }
 

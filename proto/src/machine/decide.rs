@@ -94,7 +94,7 @@ impl Core {
             Err(RefuseReason::ChannelFailed(on))
         } else if answers && self.listener_on(channel).is_some() {
             Err(RefuseReason::OnListenersChannel)
-        } else if answers && id.owed > 0 {
+        } else if answers && id.device_channel != on && id.owed > 0 {
             Err(RefuseReason::OwesAcks)
         } else {
             Ok(())

@@ -79,7 +79,7 @@ impl Core {
         let AckToken { owner, group } = ack_token;
         if let Some((key, group)) = group.and_then(|key| Some((key, self.groups.get_mut(key)?))) {
             group.owed = group.owed.saturating_sub(1);
-            if group.leaving {
+            if group.leaving && group.owed == 0 {
                 self.due.push_back(Due::Leave(owner, key));
             }
         }

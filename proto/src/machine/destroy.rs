@@ -59,7 +59,10 @@ impl Core {
 
     pub(super) fn destroyed(&mut self, key: IdKey, asked: Option<Unacked>, outcome: Outcome) -> Following<'static> {
         if asked.is_none() {
-            self.made(Due::Destroy(key));
+            match self.children.front() {
+                Some(child) if *child == key => drop(self.children.pop_front()),
+                Some(_) | None => self.made(Due::Destroy(key)),
+            }
         }
         let Some(id) = self.ids.get_mut(key) else { return done() };
         let destroy_report = if asked.is_some() { DestroyReport::Result } else { id.destroy_report };
@@ -121,7 +124,7 @@ impl Core {
         while let Some(stored) = self.take_event_of(key, |_| true) {
             self.discard(&stored);
             let child = stored.of.id;
-            if stored.is_request() {
+            if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
                 self.end_all(child, DestroyReport::Nothing);
                 match at_once.next() {
                     Some(_) => self.due.push_back(Due::Destroy(child)),

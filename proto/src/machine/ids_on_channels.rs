@@ -79,9 +79,14 @@ impl Core {
         }
     }
 
-    /// Removes a channel that is closed. It has no events: those of its last id went with the id.
+    /// Removes a channel that is closed. Only a private channel can have events then; they cannot be taken any more.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.unmark(key);
+        let Some(gone) = self.channels.get(key) else { return };
+        self.counters.discarded += gone.events.len() as u64;
+        self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
+        let stored = gone.events.iter().chain(gone.ended.iter().map(|(_, stored)| stored));
+        stored.for_each(|stored| self.data.discard(stored.data));
         self.channels.remove(key);
         self.unpark();
     }
