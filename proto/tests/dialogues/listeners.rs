@@ -1,7 +1,7 @@
 //! A listener has its own channel at the device, and migrates without a call to the device.
 
 use cmid_proto::info::WaitsFor;
-use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Limits, RawEvent, Request, RequestKind, State};
+use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Limits, Request, RequestKind, State};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, accept, cm, raw, to};
 
@@ -195,14 +195,7 @@ fn a_child_that_owes_an_ack_is_destroyed_after_its_listener() {
     let mut fixture = CoreFixture::new();
     let [here, there] = [(); 2].map(|()| fixture.channel(Acks::Explicit));
     let listener = fixture.in_state(here, State::Listening);
-    let device_channel = fixture.core.device_channel(listener).unwrap();
-    let children = [(); 5].map(|()| {
-        let child = fixture.core.wants_event(device_channel).unwrap();
-        fixture
-            .report_on(device_channel, RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) });
-        fixture.all_well();
-        child
-    });
+    let children = [(); 5].map(|()| fixture.report_request(listener));
     let last = children[4];
     fixture.submit(last, to(there)).unwrap();
     fixture.all_well();
@@ -225,9 +218,7 @@ fn an_id_that_the_device_has_migrated_stays_where_it_is() {
     let mut fixture = CoreFixture::new();
     let [here, there] = [(); 2].map(|()| fixture.channel(Acks::OnDelivery));
     let listener = fixture.in_state(here, State::Listening);
-    let device_channel = fixture.core.device_channel(listener).unwrap();
-    let child = fixture.core.wants_event(device_channel).unwrap();
-    fixture.report_on(device_channel, RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) });
+    let child = fixture.report_request(listener);
     fixture.does(child, to(here));
     fixture.does(listener, to(there));
     assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(here), Some(here)));
