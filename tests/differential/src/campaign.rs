@@ -5,12 +5,13 @@ use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use proptest::strategy::ValueTree as _;
+
 use crate::coverage::Coverage;
-use crate::generate;
+use crate::generate::{self, Kind};
 use crate::judge::{Reality, Run, Verdict, judge};
 use crate::program::Program;
 use crate::show::side_by_side;
-use crate::shrink::shrink;
 use crate::trace::Trace;
 
 /// The maximum number of runs of a program that is too slow. Each time fewer others run beside it.
@@ -31,6 +32,8 @@ pub const LEAST: u64 = 100;
 /// The parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// The kind of the programs.
+    pub kind: Kind,
     /// The seeds of the programs.
     pub seeds: Range<u64>,
     /// The number of concurrent programs.
@@ -84,7 +87,7 @@ pub struct Outcome {
 /// # Errors
 /// The reality fails.
 pub fn run(plan: &Plan, reality: &mut impl Reality, say: impl FnMut(&str)) -> anyhow::Result<Outcome> {
-    run_made(plan, |seed| Ok(generate::program(seed)), reality, say)
+    run_made(plan, |seed| Ok(plan.kind.program(seed)), reality, say)
 }
 
 /// Runs the plan with programs that `made` returns for its seeds, in order.
@@ -157,7 +160,7 @@ pub fn run_made(
     if plan.shrink {
         for found in &mut outcome.disagreements {
             say(&format!("making seed {} smaller", found.program.seed));
-            make_small(found, reality, &late)?;
+            make_small(found, plan.kind, reality, &late)?;
             say(&found.to_string());
         }
     }
@@ -221,26 +224,44 @@ impl Disagreement {
     }
 }
 
+/// Runs the program alone.
+fn differs(program: &Program, reality: &mut impl Reality) -> anyhow::Result<Option<Disagreement>> {
+    let runs = reality.run(std::slice::from_ref(program))?;
+    Ok(runs.into_iter().find_map(|run| match judge(program, &run, reality.flavour()) {
+        Verdict::Differs(simulator) => Some(Disagreement::new(program, run, *simulator)),
+        Verdict::Agrees | Verdict::TooSlow(_) => None,
+    }))
+}
+
 /// How often the disagreement is reproduced when the program runs alone.
 fn confirm(program: &Program, reality: &mut impl Reality) -> anyhow::Result<usize> {
     let mut shown = 0;
     for _ in 0..REPEATS {
-        for run in reality.run(std::slice::from_ref(program))? {
-            shown += usize::from(matches!(judge(program, &run, reality.flavour()), Verdict::Differs(_)));
-        }
+        shown += usize::from(differs(program, reality)?.is_some());
     }
     Ok(shown)
 }
 
-fn make_small(found: &mut Disagreement, reality: &mut impl Reality, late: &impl Fn() -> bool) -> anyhow::Result<()> {
-    let smallest = shrink(&found.program, reality, late)?;
-    for _ in 0..REPEATS {
-        for run in reality.run(std::slice::from_ref(&smallest))? {
-            if let Verdict::Differs(simulator) = judge(&smallest, &run, reality.flavour()) {
-                (found.smallest, found.simulator, found.reality) = (smallest, *simulator, run.trace);
-                return Ok(());
-            }
-        }
+/// Makes the program smaller while it still differs and it is not too late: without steps, and with earlier choices.
+fn make_small(
+    found: &mut Disagreement,
+    kind: Kind,
+    reality: &mut impl Reality,
+    late: &impl Fn() -> bool,
+) -> anyhow::Result<()> {
+    let mut tree = generate::tree(found.program.seed);
+    let mut is_new = tree.simplify();
+    while is_new && !late() {
+        let program = kind.program_of(found.program.seed, &tree.current());
+        let shows = if program == found.smallest {
+            true
+        } else if let Some(smaller) = differs(&program, reality)? {
+            *found = Disagreement { program: found.program.clone(), repeated: found.repeated, ..smaller };
+            true
+        } else {
+            false
+        };
+        is_new = if shows { tree.simplify() } else { tree.complicate() };
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use cmid_proto::{
 };
 
 use crate::address::{Endpoint, Ip, Numbers};
-use crate::program::{Action, CHILDREN, ChannelNo, Slot};
+use crate::program::{Action, CHILDREN, ChannelNo, IdCall, Slot};
 use crate::recorder::Recorder;
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};
@@ -64,10 +64,10 @@ impl<D: DataPath> CoreRunner<D> {
         }
     }
 
-    fn note_result(&mut self, at: usize, request_kind: &'static str, action: &Action, result: Result<(), Error>) {
+    fn note_result(&mut self, at: usize, name: &'static str, text: String, result: Result<(), Error>) {
         self.note_device(at);
         let result = result_of(&result);
-        self.note(at, Seen::Call { name: request_kind, text: format!("{action:?}"), result });
+        self.note(at, Seen::Call { name, text, result });
     }
 
     /// Notes a failure of the core's own check in the trace, so that it is reported with the program.
@@ -80,108 +80,30 @@ impl<D: DataPath> CoreRunner<D> {
         }
     }
 
-    fn id(&self, slot: Slot) -> Option<IdKey> {
-        self.ids.get(&slot).copied()
+    /// The channel of this number, or synchronous mode. `None` if it is not open.
+    fn on(&self, channel: Option<ChannelNo>) -> Option<Option<ChannelKey>> {
+        channel.map_or(Some(None), |channel| self.channels.get(&channel).map(|&key| Some(key)))
     }
 
     fn act(&mut self, at: usize, action: &Action) -> Option<()> {
-        let numbers = self.numbers;
-        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
-        let drive = &mut self.drive;
-        // Sufficient for the kernel, and never reached by a clock that stands still.
-        let deadline = Time::NEVER;
-        let key = |slot: Slot| self.ids.get(&slot).copied();
-        let (request_kind, result) = match *action {
+        let (name, result) = match *action {
             Action::OpenChannel { channel, explicit_acks } => {
                 let acks = if explicit_acks { Acks::Explicit } else { Acks::OnDelivery };
-                let opened = drive.open_channel(acks).map(|key| _ = self.channels.insert(channel, key));
+                let opened = self.drive.open_channel(acks).map(|key| _ = self.channels.insert(channel, key));
                 ("open_channel", opened)
             }
-            Action::CloseChannel { channel } => {
-                let open = *self.channels.get(&channel)?;
-                let closed = drive.close_channel(open);
+            Action::CloseChannel(channel) => {
+                let closed = self.drive.close_channel(*self.channels.get(&channel)?);
                 if closed.is_ok() {
                     self.channels.remove(&channel);
                 }
                 ("close_channel", closed)
             }
             Action::Create { id, channel, space } => {
-                let on = match channel {
-                    Some(channel) => Some(*self.channels.get(&channel)?),
-                    None => None,
-                };
-                ("create_id", drive.create_id(on, space.into()).map(|key| _ = self.ids.insert(id, key)))
+                let on = self.on(channel)?;
+                ("create_id", self.drive.create_id(on, space).map(|key| _ = self.ids.insert(id, key)))
             }
-            Action::Bind { id, at } => ("bind_addr", drive.bind(key(id)?, endpoint(at))),
-            Action::ResolveAddr { id, src, dst } => {
-                // Longer than any program: a lookup either succeeds at once or not at all.
-                let soon = drive.within(std::time::Duration::from_secs(30));
-                ("resolve_addr", drive.resolve_addr(key(id)?, src.map(endpoint), endpoint(dst), soon))
-            }
-            Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
-            Action::Listen { id, backlog } => {
-                ("listen", drive.listen(key(id)?, backlog).map(|()| _ = self.listeners.insert(id)))
-            }
-            Action::AttachQp { id } | Action::AttachHugeQp { id } => {
-                let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
-                let attached = drive
-                    .attach_qp(key(id)?, |recorder, attaching| Path::attach(&mut recorder.device, attaching, most));
-                ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
-            }
-            Action::DetachQp { id } => {
-                let detached = drive.detach_qp(key(id)?, |recorder, id| recorder.device.destroy_qp(id));
-                self.paths.remove(&id);
-                ("destroy_qp", detached)
-            }
-            Action::Connect { id, offer } => {
-                let data = data(at, id, offer.data);
-                ("connect", drive.connect(key(id)?, param(offer, numbers), &data, deadline))
-            }
-            Action::Accept { id, offer } => {
-                let data = data(at, id, offer.data);
-                ("accept", drive.accept(key(id)?, param(offer, numbers), &data, deadline))
-            }
-            Action::Reject { id, ece, data: len } => {
-                let data = data(at, id, len);
-                let id = key(id)?;
-                ("reject", if ece { drive.reject_ece(id, &data) } else { drive.reject(id, &data) })
-            }
-            Action::Establish { id } => ("establish", drive.establish(key(id)?)),
-            Action::Disconnect { id } => ("disconnect", drive.disconnect(key(id)?, deadline)),
-            Action::Teardown { id } => ("teardown", drive.teardown(key(id)?, deadline)),
-            Action::Notify { id } => ("notify", drive.notify_established(key(id)?)),
-            Action::GetRequest { id } => ("get_request", drive.get_request(key(id)?, deadline)),
-            Action::Join { id, group, send_only } => {
-                let addr = endpoint(Endpoint(Ip::group(group), 0));
-                let joined = drive.join(key(id)?, addr, send_only, deadline);
-                ("join_multicast", joined.map(|key| _ = self.groups.insert((id, group), key)))
-            }
-            Action::Leave { id, group } => {
-                let membership = *self.groups.get(&(id, group))?;
-                ("leave_multicast", drive.leave(key(id)?, membership).map(drop))
-            }
-            Action::SetOption { id, option } => ("set_option", drive.set_option(key(id)?, option.into())),
-            Action::SetEce { id, options } => {
-                ("set_local_ece", drive.set_ece(key(id)?, Ece { vendor_id: 0x1234, options }))
-            }
-            Action::Migrate { id, to } => {
-                let to = match to {
-                    Some(channel) => Some(*self.channels.get(&channel)?),
-                    None => None,
-                };
-                let moved = drive.migrate(key(id)?, to, deadline);
-                let later = moved == Ok(Progress::WhenAcked);
-                (if later { "migrate_id later" } else { "migrate_id" }, moved.map(drop))
-            }
-            Action::Destroy { id } => {
-                let gone = drive.destroy(key(id)?, deadline);
-                if gone == Ok(Progress::Done) {
-                    self.ids.remove(&id);
-                    self.paths.remove(&id);
-                }
-                let later = gone == Ok(Progress::WhenAcked);
-                (if later { "destroy_id later" } else { "destroy_id" }, gone.map(drop))
-            }
+            Action::On(id, call) => self.call(at, id, call)?,
             Action::Turn => {
                 self.turn(at);
                 return Some(());
@@ -190,18 +112,87 @@ impl<D: DataPath> CoreRunner<D> {
                 self.read(at, channel, most.map_or(usize::MAX, usize::from));
                 return Some(());
             }
-            Action::Ack { most } => {
+            Action::Ack(most) => {
                 for _ in 0..most {
                     let ack_token = self.ack_tokens.pop_front()?;
                     let result = self.drive.ack(ack_token).map_err(Error::from);
-                    self.note_result(at, "ack", action, result);
+                    self.note_result(at, "ack", "ack".to_owned(), result);
                 }
                 return Some(());
             }
-            Action::Data { .. } | Action::LetTimePass => return Some(()),
+            Action::LetTimePass => return Some(()),
         };
-        self.note_result(at, request_kind, action, result);
+        self.note_result(at, name, format!("{action:?}"), result);
         Some(())
+    }
+
+    /// Makes the call. Returns what it is called in the trace, and its result.
+    fn call(&mut self, at: usize, slot: Slot, call: IdCall) -> Option<(&'static str, Result<(), Error>)> {
+        let numbers = self.numbers;
+        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
+        // Sufficient for the kernel, and never reached by a clock that stands still.
+        let deadline = Time::NEVER;
+        let id = *self.ids.get(&slot)?;
+        let to = if let IdCall::Migrate(to) = call { self.on(to)? } else { None };
+        let drive = &mut self.drive;
+        Some(match call {
+            IdCall::Bind(at) => ("bind_addr", drive.bind(id, endpoint(at))),
+            IdCall::ResolveAddr { src, dst } => {
+                // Longer than any program: a lookup either succeeds at once or not at all.
+                let soon = drive.within(std::time::Duration::from_secs(30));
+                ("resolve_addr", drive.resolve_addr(id, src.map(endpoint), endpoint(dst), soon))
+            }
+            IdCall::ResolveRoute => ("resolve_route", drive.resolve_route(id, deadline)),
+            IdCall::Listen(backlog) => ("listen", drive.listen(id, backlog).map(|()| _ = self.listeners.insert(slot))),
+            IdCall::AttachQp | IdCall::AttachHugeQp => {
+                let most = if call == IdCall::AttachHugeQp { HUGE } else { 1 };
+                let attached =
+                    drive.attach_qp(id, |recorder, attaching| Path::attach(&mut recorder.device, attaching, most));
+                ("create_qp", attached.map(|path| drop(self.paths.insert(slot, path))))
+            }
+            IdCall::DetachQp => {
+                let detached = drive.detach_qp(id, |recorder, id| recorder.device.destroy_qp(id));
+                self.paths.remove(&slot);
+                ("destroy_qp", detached)
+            }
+            IdCall::Connect(offer) => {
+                ("connect", drive.connect(id, param(offer, numbers), &data(at, slot, offer.data), deadline))
+            }
+            IdCall::Accept(offer) => {
+                ("accept", drive.accept(id, param(offer, numbers), &data(at, slot, offer.data), deadline))
+            }
+            IdCall::Reject { ece, data: len } => {
+                let data = data(at, slot, len);
+                ("reject", if ece { drive.reject_ece(id, &data) } else { drive.reject(id, &data) })
+            }
+            IdCall::Establish => ("establish", drive.establish(id)),
+            IdCall::Disconnect => ("disconnect", drive.disconnect(id, deadline)),
+            IdCall::Teardown => ("teardown", drive.teardown(id, deadline)),
+            IdCall::Notify => ("notify", drive.notify_established(id)),
+            IdCall::GetRequest => ("get_request", drive.get_request(id, deadline)),
+            IdCall::Join { group, send_only } => {
+                let joined = drive.join(id, endpoint(Endpoint(Ip::group(group), 0)), send_only, deadline);
+                ("join_multicast", joined.map(|key| _ = self.groups.insert((slot, group), key)))
+            }
+            IdCall::Leave(group) => ("leave_multicast", drive.leave(id, *self.groups.get(&(slot, group))?).map(drop)),
+            IdCall::SetOption(option) => ("set_option", drive.set_option(id, option)),
+            IdCall::SetEce(options) => ("set_local_ece", drive.set_ece(id, Ece { vendor_id: 0x1234, options })),
+            IdCall::Migrate(_) => {
+                let moved = drive.migrate(id, to, deadline);
+                let later = moved == Ok(Progress::WhenAcked);
+                (if later { "migrate_id later" } else { "migrate_id" }, moved.map(drop))
+            }
+            IdCall::Destroy => {
+                let gone = drive.destroy(id, deadline);
+                if gone == Ok(Progress::Done) {
+                    self.ids.remove(&slot);
+                    self.paths.remove(&slot);
+                }
+                let later = gone == Ok(Progress::WhenAcked);
+                (if later { "destroy_id later" } else { "destroy_id" }, gone.map(drop))
+            }
+            IdCall::Data(_) => return None,
+        })
     }
 
     /// Reports every channel as readable, whether its descriptor is or not, and reads the private ones. The readiness is
@@ -262,13 +253,6 @@ impl<D: DataPath> CoreRunner<D> {
             self.ack_tokens.extend(event.ack_token);
         }
     }
-
-    fn ack_all(&mut self, at: usize) {
-        while let Some(ack_token) = self.ack_tokens.pop_front() {
-            let result = self.drive.ack(ack_token).map_err(Error::from);
-            self.note_result(at, "ack", &Action::Ack { most: 1 }, result);
-        }
-    }
 }
 
 impl<D: DataPath> Runner for CoreRunner<D> {
@@ -279,8 +263,7 @@ impl<D: DataPath> Runner for CoreRunner<D> {
 
     fn drain(&mut self, at: usize) {
         self.turn(at);
-        let channels: Vec<ChannelNo> = self.channels.keys().copied().collect();
-        for channel in channels {
+        for channel in self.channels() {
             self.read(at, channel, usize::MAX);
         }
     }
@@ -294,42 +277,29 @@ impl<D: DataPath> Runner for CoreRunner<D> {
             let (local, peer) = (observed(recorder.device.local_addr(id)), observed(recorder.device.peer_addr(id)));
             lines.push(format!("{} {state:?} local {local} peer {peer}", name(slot)));
         }
+        let core = self.drive.core();
+        lines.push(format!("{} ids, {} channels", core.ids().count(), core.channels().count()));
         for text in lines {
             self.note(at, Seen::State(text));
         }
         self.check(at);
     }
 
-    fn destroy_passive(&mut self, at: usize) {
-        self.ack_all(at);
-        let passive = |slot: &Slot| *slot >= CHILDREN || self.listeners.contains(slot);
-        let ids: Vec<Slot> = self.ids.keys().copied().filter(passive).collect();
-        for id in ids {
-            self.perform(at, &Action::Destroy { id });
-        }
-    }
-
-    fn destroy_all(&mut self, at: usize) {
-        self.ack_all(at);
+    fn ids(&self) -> Vec<Slot> {
         // Children that the application has not received are destroyed with their listener.
-        let ids: Vec<Slot> = self.ids.keys().copied().filter(|&slot| self.id(slot).is_some()).collect();
-        for id in ids {
-            self.perform(at, &Action::Destroy { id });
-        }
+        self.ids.keys().copied().collect()
     }
 
-    fn close_all(&mut self, at: usize) {
-        // If the destroy had to wait, the QP of the id is still here.
+    fn is_passive(&self, id: Slot) -> bool {
+        id >= CHILDREN || self.listeners.contains(&id)
+    }
+
+    fn channels(&self) -> Vec<ChannelNo> {
+        self.channels.keys().copied().collect()
+    }
+
+    fn drop_qps(&mut self) {
         self.paths.clear();
-        self.ack_all(at);
-        let channels: Vec<ChannelNo> = self.channels.keys().copied().collect();
-        for channel in channels {
-            self.perform(at, &Action::CloseChannel { channel });
-        }
-        let core = self.drive.core();
-        let left = format!("left: {} ids, {} channels", core.ids().count(), core.channels().count());
-        self.note(at, Seen::State(left));
-        self.check(at);
     }
 
     fn trace(&self) -> &SideTrace {

@@ -7,7 +7,7 @@ use cmid_proto::{Call, ChannelKey, CmEvent, Ece, Errno, GroupKey, IdKey, Outcome
 
 use crate::address::{Endpoint, Ip, Numbers};
 use crate::data::{Data, DataStep, Published};
-use crate::program::{Action, CHILDREN, ChannelNo, Slot};
+use crate::program::{Action, CHILDREN, ChannelNo, IdCall, Slot};
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 
@@ -71,125 +71,123 @@ impl<D: DataPath> DeviceRunner<D> {
         self.trace.push(Line { step: at, what: Seen::Call { name, text, result: result_of(result) } });
     }
 
-    fn call(&mut self, at: usize, action: &Action, call: Call, data: &[u8]) -> bool {
+    /// Makes the call. Returns whether it succeeded.
+    fn make(&mut self, at: usize, action: &Action, call: Call, data: &[u8]) -> bool {
         let result = self.device.call(&call, data);
         self.note_call(at, call.name(), format!("{action:?}"), &result);
         result.is_ok()
     }
 
     fn act(&mut self, at: usize, action: &Action) -> Result<(), Errno> {
-        let numbers = self.numbers;
-        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
-        let group = |number| endpoint(Endpoint(Ip::group(number), 0));
-        let mut private = Vec::new();
-        let call = match *action {
+        match *action {
             Action::OpenChannel { channel, explicit_acks: _ } => {
-                if self.call(at, action, Call::OpenChannel { channel: channel_key(channel)? }, &[]) {
+                if self.make(at, action, Call::OpenChannel { channel: channel_key(channel)? }, &[]) {
                     self.channels.push(channel);
                 }
-                return Ok(());
             }
             // When a channel with ids is closed, librdmacm follows dangling pointers.
-            Action::CloseChannel { channel } if self.ids.values().any(|&on| on == channel) => return Ok(()),
-            Action::CloseChannel { channel } => {
-                if self.call(at, action, Call::CloseChannel { channel: channel_key(channel)? }, &[]) {
+            Action::CloseChannel(channel) if self.ids.values().any(|&on| on == channel) => {}
+            Action::CloseChannel(channel) => {
+                if self.make(at, action, Call::CloseChannel { channel: channel_key(channel)? }, &[]) {
                     self.channels.retain(|&open| open != channel);
                 }
-                return Ok(());
             }
-            Action::Create { id, channel, space } => {
-                let Some(on) = channel else { return Ok(()) };
-                let call = Call::CreateId { id: id_key(id)?, channel: channel_key(on)?, port_space: space.into() };
-                if self.call(at, action, call, &[]) {
+            Action::Create { id, channel: Some(on), space } => {
+                let call = Call::CreateId { id: id_key(id)?, channel: channel_key(on)?, port_space: space };
+                if self.make(at, action, call, &[]) {
                     self.ids.insert(id, on);
                 }
-                return Ok(());
             }
-            Action::Migrate { id, to } => {
-                let (Some(to), Some(&from)) = (to, self.ids.get(&id)) else { return Ok(()) };
-                let before = self.is_readable(to);
-                let call = Call::Migrate { id: id_key(id)?, from: channel_key(from)?, to: channel_key(to)? };
-                if self.call(at, action, call, &[]) {
-                    self.ids.insert(id, to);
-                    self.observed.moved_unread += u32::from(!before && self.is_readable(to));
-                }
-                return Ok(());
-            }
-            Action::Destroy { id } => {
-                if self.call(at, action, Call::Destroy { id: id_key(id)? }, &[]) {
-                    self.ids.remove(&id);
-                    self.paths.remove(&id);
-                    self.data.remove(&id);
-                }
-                return Ok(());
-            }
-            Action::AttachQp { id } | Action::AttachHugeQp { id } => {
-                let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
+            Action::Read { channel, most } => self.read(at, channel, most.map_or(EVENTS_MAX, usize::from)),
+            Action::On(id, IdCall::Data(step)) => self.perform_data(at, id, step)?,
+            Action::On(id, IdCall::AttachQp | IdCall::AttachHugeQp) => {
+                let most = if *action == Action::On(id, IdCall::AttachHugeQp) { HUGE } else { 1 };
                 let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?), most);
                 let result = result.map(|path| drop(self.paths.insert(id, path)));
                 self.note_call(at, "create_qp", format!("{action:?}"), &result.map_err(Errno::from));
-                return Ok(());
             }
-            Action::DetachQp { id } => {
+            Action::On(id, IdCall::DetachQp) => {
                 let result = self.device.destroy_qp(id_key(id)?);
                 self.note_call(at, "destroy_qp", format!("{action:?}"), &result);
                 self.paths.remove(&id);
-                return Ok(());
             }
-            Action::Read { channel, most } => {
-                self.read(at, channel, most.map_or(EVENTS_MAX, usize::from));
-                return Ok(());
-            }
-            Action::Data { id, step } => {
-                self.perform_data(at, id, step)?;
-                return Ok(());
-            }
-            Action::Turn
-            | Action::Ack { .. }
-            | Action::Teardown { .. }
-            | Action::GetRequest { .. }
-            | Action::LetTimePass => return Ok(()),
-            Action::Bind { id, at } => Call::Bind { id: id_key(id)?, addr: endpoint(at) },
-            Action::ResolveAddr { id, src, dst } => {
-                Call::ResolveAddr { id: id_key(id)?, src: src.map(endpoint), dst: endpoint(dst), timeout_ms: LOOKUP_MS }
-            }
-            Action::ResolveRoute { id } => Call::ResolveRoute { id: id_key(id)?, timeout_ms: 2000 },
-            Action::Listen { id, backlog } => {
-                if self.call(at, action, Call::Listen { id: id_key(id)?, backlog }, &[]) {
-                    self.listeners.insert(id);
+            Action::On(slot, asked) => {
+                let Some((call, data)) = self.call(at, slot, asked)? else { return Ok(()) };
+                let was_readable = matches!(asked, IdCall::Migrate(Some(to)) if self.is_readable(to));
+                if self.make(at, action, call, &data) {
+                    self.has_made(slot, asked, was_readable);
                 }
-                return Ok(());
             }
-            Action::Connect { id, offer } => {
-                private = data(at, id, offer.data);
-                Call::Connect { id: id_key(id)?, param: param(offer, numbers) }
-            }
-            Action::Accept { id, offer } => {
-                private = data(at, id, offer.data);
-                Call::Accept { id: id_key(id)?, param: param(offer, numbers) }
-            }
-            Action::Reject { id, ece, data: len } => {
-                private = data(at, id, len);
-                let reason = if ece { RejectReason::Ece } else { RejectReason::Consumer };
-                Call::Reject { id: id_key(id)?, reason }
-            }
-            Action::Establish { id } => Call::Establish { id: id_key(id)? },
-            Action::Disconnect { id } => Call::Disconnect { id: id_key(id)? },
-            Action::Notify { id } => Call::Notify { id: id_key(id)? },
-            Action::Join { id, group: number, send_only } => {
-                Call::Join { id: id_key(id)?, group: group_key(id, number)?, addr: group(number), send_only }
-            }
-            Action::Leave { id, group: number } => {
-                Call::Leave { id: id_key(id)?, group: group_key(id, number)?, addr: group(number) }
-            }
-            Action::SetOption { id, option } => Call::SetOption { id: id_key(id)?, option: option.into() },
-            Action::SetEce { id, options } => {
-                let ece = Ece { vendor_id: 0x1234, options };
-                Call::SetEce { id: id_key(id)?, ece }
-            }
-        };
-        self.call(at, action, call, &private);
+            Action::Create { channel: None, .. } | Action::Turn | Action::Ack(_) | Action::LetTimePass => {}
+        }
         Ok(())
+    }
+
+    /// The call and its private data, if there is one.
+    fn call(&self, at: usize, slot: Slot, call: IdCall) -> Result<Option<(Call, Vec<u8>)>, Errno> {
+        let numbers = self.numbers;
+        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
+        let group = |number| endpoint(Endpoint(Ip::group(number), 0));
+        let id = id_key(slot)?;
+        let mut private = Vec::new();
+        let call = match call {
+            IdCall::Bind(at) => Call::Bind { id, addr: endpoint(at) },
+            IdCall::ResolveAddr { src, dst } => {
+                Call::ResolveAddr { id, src: src.map(endpoint), dst: endpoint(dst), timeout_ms: LOOKUP_MS }
+            }
+            IdCall::ResolveRoute => Call::ResolveRoute { id, timeout_ms: 2000 },
+            IdCall::Listen(backlog) => Call::Listen { id, backlog },
+            IdCall::Connect(offer) => {
+                private = data(at, slot, offer.data);
+                Call::Connect { id, param: param(offer, numbers) }
+            }
+            IdCall::Accept(offer) => {
+                private = data(at, slot, offer.data);
+                Call::Accept { id, param: param(offer, numbers) }
+            }
+            IdCall::Reject { ece, data: len } => {
+                private = data(at, slot, len);
+                Call::Reject { id, reason: if ece { RejectReason::Ece } else { RejectReason::Consumer } }
+            }
+            IdCall::Establish => Call::Establish { id },
+            IdCall::Disconnect => Call::Disconnect { id },
+            IdCall::Notify => Call::Notify { id },
+            IdCall::Join { group: number, send_only } => {
+                Call::Join { id, group: group_key(slot, number)?, addr: group(number), send_only }
+            }
+            IdCall::Leave(number) => Call::Leave { id, group: group_key(slot, number)?, addr: group(number) },
+            IdCall::SetOption(option) => Call::SetOption { id, option },
+            IdCall::SetEce(options) => Call::SetEce { id, ece: Ece { vendor_id: 0x1234, options } },
+            IdCall::Migrate(to) => {
+                let (Some(to), Some(&from)) = (to, self.ids.get(&slot)) else { return Ok(None) };
+                Call::Migrate { id, from: channel_key(from)?, to: channel_key(to)? }
+            }
+            IdCall::Destroy => Call::Destroy { id },
+            IdCall::AttachQp
+            | IdCall::AttachHugeQp
+            | IdCall::DetachQp
+            | IdCall::Data(_)
+            | IdCall::Teardown
+            | IdCall::GetRequest => return Ok(None),
+        };
+        Ok(Some((call, private)))
+    }
+
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others change nothing here")]
+    fn has_made(&mut self, id: Slot, call: IdCall, was_readable: bool) {
+        match call {
+            IdCall::Listen(_) => _ = self.listeners.insert(id),
+            IdCall::Migrate(Some(to)) => {
+                self.ids.insert(id, to);
+                self.observed.moved_unread += u32::from(!was_readable && self.is_readable(to));
+            }
+            IdCall::Destroy => {
+                self.ids.remove(&id);
+                self.paths.remove(&id);
+                self.data.remove(&id);
+            }
+            _ => {}
+        }
     }
 
     fn perform_data(&mut self, at: usize, id: Slot, step: DataStep) -> Result<(), Errno> {
@@ -277,27 +275,20 @@ impl<D: DataPath> Runner for DeviceRunner<D> {
         }
     }
 
-    fn destroy_passive(&mut self, at: usize) {
-        let passive = |slot: &Slot| *slot >= CHILDREN || self.listeners.contains(slot);
-        let ids: Vec<Slot> = self.ids.keys().copied().filter(passive).collect();
-        for id in ids {
-            self.perform(at, &Action::Destroy { id });
-        }
+    fn ids(&self) -> Vec<Slot> {
+        self.ids.keys().copied().collect()
     }
 
-    fn destroy_all(&mut self, at: usize) {
-        let ids: Vec<Slot> = self.ids.keys().copied().collect();
-        for id in ids {
-            self.perform(at, &Action::Destroy { id });
-        }
+    fn is_passive(&self, id: Slot) -> bool {
+        id >= CHILDREN || self.listeners.contains(&id)
     }
 
-    fn close_all(&mut self, at: usize) {
-        // If the destroy had to wait, the QP of the id is still here.
+    fn channels(&self) -> Vec<ChannelNo> {
+        self.channels.clone()
+    }
+
+    fn drop_qps(&mut self) {
         self.paths.clear();
-        for channel in self.channels.clone() {
-            self.perform(at, &Action::CloseChannel { channel });
-        }
     }
 
     fn trace(&self) -> &SideTrace {

@@ -1,49 +1,110 @@
-//! Generates programs from seeds.
+//! Generates programs from bytes.
 //!
 //! The generator assumes that every call succeeds. It mostly continues with the next call of an id's normal life, and
 //! sometimes with an arbitrary one. If an assumption is wrong, the program makes calls in a wrong order, which is
 //! intended.
 
-use rand::seq::IndexedRandom as _;
-use rand::{Rng as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
-
+use cmid_model::Input;
+use cmid_proto::{CmOption, PortSpace};
 use cmid_sim::Flavour;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::address::{Endpoint, Ip, Numbers};
+use crate::generate_data;
 use crate::prediction::{Beliefs, Believed, Phase};
-use crate::program::{Action, CHILDREN, ChannelNo, Level, Network, Offer, Opt, Program, SideName, Slot, Space, Step};
+use crate::program::{Action, CHILDREN, ChannelNo, IdCall, Level, Network, Offer, Program, SideName, Slot, Step};
 use crate::simulated::{Schedule, schedules, simulate};
 
 /// The maximum number of groups of more than one step, each with one boundary. The number of schedules grows with it.
 const RACES_MAX: usize = 2;
 
+/// The maximum number of pauses before the end.
+const PAUSES_MAX: usize = 2;
+
+/// The maximum number of random steps.
+const STEPS_MAX: usize = 96;
+
 /// Numbers for runs that are not compared.
 pub const NUMBERS: Numbers = Numbers { port: 20_000, qp_num: 0x40_0000, link: 2 };
 
-/// Generates the program of a seed, for soft-RoCE.
-#[must_use]
-pub fn program(seed: u64) -> Program {
-    program_on(Network::Roce, seed)
+/// The bytes of a part of a program. What the others do changes little when they are removed.
+type Part = [u8; 32];
+
+/// The bytes of a program: of its random steps, of its listeners, and of what is decided once.
+pub type Bytes = (Vec<Part>, Vec<Part>, Part);
+
+/// The kinds of programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Calls of connection management.
+    Calls(Network),
+    /// Steps of the data path.
+    Data,
 }
 
-/// Generates the program of a seed, for this network.
-#[must_use]
-pub fn program_on(network: Network, seed: u64) -> Program {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let level = if rng.random_ratio(1, 2) { Level::Device } else { Level::Core };
-    let mut maker = Maker { rng, level, network, steps: Vec::new(), beliefs: Beliefs::default(), races: 0, next_qp: 0 };
-    maker.prologue();
-    let length = maker.rng.random_range(20..70);
-    let pauses = maker.rng.random_range(0..3);
-    for at in 0..length {
-        if pauses > 0 && at > 0 && at % (length / pauses + 1) == 0 {
-            maker.pass_time();
+impl Kind {
+    /// The program of a seed.
+    #[must_use]
+    pub fn program(self, seed: u64) -> Program {
+        self.program_of(seed, &tree(seed).current())
+    }
+
+    /// The program of these bytes, named by the seed that they are from.
+    #[must_use]
+    pub fn program_of(self, seed: u64, bytes: &Bytes) -> Program {
+        match self {
+            Kind::Calls(network) => calls(network, seed, bytes),
+            Kind::Data => generate_data::program(seed, bytes),
         }
+    }
+}
+
+/// The bytes of a seed, and all that are smaller.
+#[must_use]
+pub fn tree(seed: u64) -> impl ValueTree<Value = Bytes> {
+    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
+    let parts = |count| prop::collection::vec(any::<Part>(), count);
+    let bytes = (parts(0..STEPS_MAX), parts(1..3), any::<Part>());
+    bytes.new_tree(&mut runner).unwrap_or_else(|reason| panic!("any bytes are allowed: {reason}"))
+}
+
+/// The program of a seed, with calls for soft-RoCE.
+#[must_use]
+pub fn program(seed: u64) -> Program {
+    Kind::Calls(Network::Roce).program(seed)
+}
+
+fn calls(network: Network, seed: u64, (steps, listeners, once): &Bytes) -> Program {
+    let mut input = Input::graded(once);
+    let level = [Level::Device, Level::Core][input.below(2)];
+    let ends_calmly = input.below(3) > 0;
+    let mut maker = Maker {
+        input,
+        level,
+        network,
+        steps: Vec::new(),
+        beliefs: Beliefs::default(),
+        races: 0,
+        pauses: 0,
+        next_qp: 0,
+    };
+    for side in [SideName::B, SideName::A] {
+        for _ in 0..maker.input.below(4) {
+            maker.open(side);
+        }
+    }
+    for bytes in listeners {
+        maker.input = Input::graded(bytes);
+        maker.listener();
+    }
+    for bytes in steps {
+        maker.input = Input::graded(bytes);
         maker.step();
     }
-    if maker.rng.random_ratio(2, 3) {
-        maker.pass_time();
+    if ends_calmly {
+        maker.put(SideName::A, Action::LetTimePass);
     }
     tame(Program { seed, level, network, steps: maker.steps })
 }
@@ -66,11 +127,11 @@ fn tame(mut program: Program) -> Program {
     while left > 0 {
         let answers = |step: &Step| match program.network {
             Network::Roce => {
-                matches!(step.action, Action::Accept { .. } | Action::Reject { .. } | Action::Establish { .. })
+                matches!(step.action, Action::On(_, IdCall::Accept(_) | IdCall::Reject { .. } | IdCall::Establish))
             }
             Network::Iwarp => matches!(
                 step.action,
-                Action::Connect { .. } | Action::Destroy { .. } | Action::Disconnect { .. } | Action::Teardown { .. }
+                Action::On(_, IdCall::Connect(_) | IdCall::Destroy | IdCall::Disconnect | IdCall::Teardown)
             ),
         };
         let places: Vec<usize> = (0..program.steps.len()).filter(|&at| answers(&program.steps[at])).collect();
@@ -98,82 +159,81 @@ enum Next {
     Call(Slot, Believed),
 }
 
-struct Maker {
-    rng: ChaCha8Rng,
+struct Maker<'a> {
+    input: Input<'a>,
     level: Level,
     network: Network,
     steps: Vec<Step>,
     beliefs: Beliefs,
     races: usize,
+    pauses: usize,
     next_qp: u8,
 }
 
-impl Maker {
-    /// Makes channels on both sides, ids, and mostly a listener.
-    fn prologue(&mut self) {
-        for side in [SideName::B, SideName::A] {
-            for channel in 0..self.rng.random_range(1..=3) {
-                let explicit_acks = self.rng.random_ratio(1, 3);
-                self.put(side, Action::OpenChannel { channel, explicit_acks });
-            }
+impl Maker<'_> {
+    /// Makes a listener, mostly, and ids that may connect to it.
+    fn listener(&mut self) {
+        let space = if self.input.once_in(4) { PortSpace::Udp } else { PortSpace::Tcp };
+        self.create(SideName::B, space);
+        if self.input.below(10) > 0 {
+            let id = self.beliefs.side(SideName::B).last_made();
+            let ip = match self.input.below(40) {
+                0..29 => Ip::OfB,
+                29..36 => Ip::Any,
+                36..39 => Ip::OfB6,
+                39 if self.input.below(2) == 0 => Ip::Any6,
+                _ => Ip::Link6,
+            };
+            let port = 1 + self.input.byte_below(3);
+            self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
+            self.listen(SideName::B, id);
         }
-        for _ in 0..self.rng.random_range(1..=2) {
-            let space = if self.rng.random_ratio(1, 4) { Space::Udp } else { Space::Tcp };
-            self.create(SideName::B, space);
-            if self.rng.random_ratio(9, 10) {
-                let id = self.beliefs.side(SideName::B).last_made();
-                let ip = match self.rng.random_range(0..40) {
-                    0..7 => Ip::Any,
-                    7..10 => Ip::OfB6,
-                    10 => Ip::Any6,
-                    11 => Ip::Link6,
-                    _ => Ip::OfB,
-                };
-                let port = self.rng.random_range(1..=3);
-                self.put(SideName::B, Action::Bind { id, at: Endpoint(ip, port) });
-                self.listen(SideName::B, id);
-            }
-            for _ in 0..self.rng.random_range(1..=2) {
-                let space = if self.rng.random_ratio(1, 12) { Space::Udp } else { space };
-                self.create(SideName::A, space);
-            }
+        for _ in 0..self.input.pick(&[0, 1, 1, 1, 1, 2, 2, 2, 2]).unwrap_or_default() {
+            let space = if self.input.once_in(12) { PortSpace::Udp } else { space };
+            self.create(SideName::A, space);
         }
     }
 
-    fn create(&mut self, side: SideName, space: Space) {
+    fn open(&mut self, side: SideName) {
+        let channel = self.beliefs.side(side).channels.len() as ChannelNo;
+        let explicit_acks = self.input.once_in(3);
+        self.put(side, Action::OpenChannel { channel, explicit_acks });
+    }
+
+    /// Creates an id, and the first channel if there is none yet.
+    fn create(&mut self, side: SideName, space: PortSpace) {
         let id = self.beliefs.side(side).next_own();
         if id + 1 >= CHILDREN {
             return;
         }
-        let space = if self.network == Network::Iwarp { Space::Tcp } else { space };
-        let synchronous = self.level == Level::Core && self.rng.random_ratio(1, 6);
+        let space = if self.network == Network::Iwarp { PortSpace::Tcp } else { space };
+        let synchronous = self.level == Level::Core && self.input.once_in(6);
+        if !synchronous && self.beliefs.side(side).channels.is_empty() {
+            self.open(side);
+        }
         let channel = if synchronous { None } else { self.channel(side) };
         self.put(side, Action::Create { id, channel, space });
     }
 
     fn listen(&mut self, side: SideName, id: Slot) {
-        let backlog = if self.rng.random_ratio(1, 6) { self.rng.random_range(-1..3) } else { 8 };
-        self.put(side, Action::Listen { id, backlog });
+        let backlog = if self.input.once_in(6) { self.input.below(4) as i32 - 1 } else { 8 };
+        self.put(side, Action::On(id, IdCall::Listen(backlog)));
     }
 
     fn channel(&mut self, side: SideName) -> Option<ChannelNo> {
-        self.beliefs.side(side).channels.choose(&mut self.rng).copied()
+        self.input.pick(&self.beliefs.side(side).channels)
     }
 
     fn put(&mut self, side: SideName, action: Action) {
         let follows = self.steps.last().is_some_and(|last| last.action.is_call() && last.side != side && !last.races);
-        let races = action.is_call() && follows && self.races < RACES_MAX && self.rng.random_ratio(1, 4);
+        let races = action.is_call() && follows && self.races < RACES_MAX && self.input.once_in(4);
         self.races += usize::from(races);
         self.beliefs.assume(side, &action);
         self.steps.push(Step { side, action, races });
     }
 
-    fn pass_time(&mut self) {
-        self.put(SideName::A, Action::LetTimePass);
-    }
-
     fn step(&mut self) {
-        match self.rng.random_range(0..100) {
+        match self.input.below(100) {
             0..76 => self.sensible(),
             76..80 => {
                 let side = self.side();
@@ -181,20 +241,25 @@ impl Maker {
             }
             80..82 => {
                 let side = self.side();
-                let space = match self.rng.random_range(0..12) {
-                    0..3 => Space::Udp,
-                    3 => Space::Ipoib,
-                    _ => Space::Tcp,
+                let space = match self.input.below(12) {
+                    0..3 => PortSpace::Udp,
+                    3 => PortSpace::Ipoib,
+                    _ => PortSpace::Tcp,
                 };
                 self.create(side, space);
             }
             82..90 => self.migrate(),
-            _ => self.anything(),
+            90..99 => self.anything(),
+            _ if self.pauses == PAUSES_MAX => self.sensible(),
+            _ => {
+                self.pauses += 1;
+                self.put(SideName::A, Action::LetTimePass);
+            }
         }
     }
 
     fn side(&mut self) -> SideName {
-        if self.rng.random_ratio(1, 2) { SideName::A } else { SideName::B }
+        [SideName::B, SideName::A][self.input.below(2)]
     }
 
     /// Reads this channel, or any.
@@ -203,11 +268,11 @@ impl Maker {
             self.put(side, Action::Turn);
         }
         let Some(channel) = channel.or_else(|| self.channel(side)) else { return };
-        let most = if self.rng.random_ratio(1, 6) { Some(1) } else { None };
+        let most = if self.input.once_in(6) { Some(1) } else { None };
         self.put(side, Action::Read { channel, most });
-        if self.level == Level::Core && self.rng.random_ratio(2, 3) {
-            let most = self.rng.random_range(1..7);
-            self.put(side, Action::Ack { most });
+        if self.level == Level::Core && self.input.below(3) > 0 {
+            let most = 1 + self.input.byte_below(6);
+            self.put(side, Action::Ack(most));
         }
     }
 
@@ -219,20 +284,20 @@ impl Maker {
         if self.level == Level::Device && believed.has_listened {
             return;
         }
-        let to = if self.level == Level::Core && self.rng.random_ratio(1, 5) { None } else { self.channel(side) };
+        let to = if self.level == Level::Core && self.input.once_in(5) { None } else { self.channel(side) };
         if to.is_some() || self.level == Level::Core {
-            self.put(side, Action::Migrate { id, to });
+            self.put(side, Action::On(id, IdCall::Migrate(to)));
         }
     }
 
     fn any_id(&mut self, side: SideName) -> Option<(Slot, Believed)> {
         let ids: Vec<(Slot, Believed)> = self.beliefs.side(side).ids.iter().map(|(&id, &how)| (id, how)).collect();
-        ids.choose(&mut self.rng).copied()
+        self.input.pick(&ids)
     }
 
     fn endpoint(&mut self) -> Endpoint {
-        let port = self.rng.random_range(0..=4);
-        let ip = match self.rng.random_range(0..80) {
+        let port = self.input.byte_below(5);
+        let ip = match self.input.below(80) {
             0..24 => Ip::OfB,
             24..42 => Ip::OfA,
             42..48 => Ip::Any,
@@ -260,25 +325,23 @@ impl Maker {
     fn offer(&mut self, limit: u8) -> Offer {
         self.next_qp = self.next_qp.wrapping_add(1).max(1);
         // Sometimes one that is in use.
-        let qp = if self.rng.random_ratio(1, 15) { 1 } else { self.next_qp };
+        let qp = if self.input.once_in(15) { 1 } else { self.next_qp };
         // Sometimes more than the device supports.
-        let depth = |rng: &mut ChaCha8Rng| {
-            if rng.random_ratio(1, 40) { 129 } else { *[0, 1, 4, 7, 128, 255].choose(rng).unwrap_or(&1) }
-        };
-        let (serves, starts) = (depth(&mut self.rng), depth(&mut self.rng));
+        let mut depth = || if self.input.once_in(40) { 129 } else { [0, 1, 4, 7, 128, 255][self.input.below(6)] };
+        let (serves, starts) = (depth(), depth());
         // The device lowers 8 to 7; the core refuses it.
         let most = if self.level == Level::Core { 7 } else { 8 };
-        let rnr = self.rng.random_range(0..=8).min(most);
+        let rnr = self.input.byte_below(9).min(most);
         Offer { qp, serves, starts, rnr, data: self.data(limit) }
     }
 
     /// A length of private data, sometimes one byte too long.
     fn data(&mut self, limit: u8) -> u8 {
-        match self.rng.random_range(0..30) {
+        match self.input.below(30) {
             0 => limit + 1,
             1..4 => limit,
             4..7 => 0,
-            _ => self.rng.random_range(1..32),
+            _ => 1 + self.input.byte_below(31),
         }
     }
 
@@ -292,11 +355,11 @@ impl Maker {
             choices.extend(self.beliefs.side(side).ids.iter().map(|(&id, &how)| (side, Next::Call(id, how))));
         }
         for _ in 0..8 {
-            match choices.choose(&mut self.rng).copied() {
+            match self.input.pick(&choices) {
                 Some((side, Next::Read(channel))) => return self.read(side, channel),
                 Some((side, Next::Call(id, believed))) => {
-                    if let Some(action) = self.next_of(side, id, believed) {
-                        return self.put(side, action);
+                    if let Some(call) = self.next_of(side, id, believed) {
+                        return self.put(side, Action::On(id, call));
                     }
                 }
                 None => return,
@@ -304,56 +367,53 @@ impl Maker {
         }
     }
 
-    fn next_of(&mut self, side: SideName, id: Slot, believed: Believed) -> Option<Action> {
-        let udp = believed.space == Space::Udp;
+    fn next_of(&mut self, side: SideName, id: Slot, believed: Believed) -> Option<IdCall> {
+        let udp = believed.space == PortSpace::Udp;
         // On iWARP a connection needs a QP.
         let of_ten = if self.network == Network::Iwarp { 9 } else { 1 };
-        let wants_qp = !believed.has_qp && self.rng.random_ratio(of_ten, 10);
+        let wants_qp = !believed.has_qp && self.input.below(10) < of_ten;
         let core = self.level == Level::Core;
         let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
         Some(match believed.phase {
-            Phase::Idle | Phase::Bound if self.rng.random_ratio(1, 12) => {
-                let src = if self.rng.random_ratio(1, 3) { Some(self.endpoint()) } else { None };
+            Phase::Idle | Phase::Bound if self.input.once_in(12) => {
+                let src = if self.input.once_in(3) { Some(self.endpoint()) } else { None };
                 let dst = self.endpoint();
                 let many = matches!(dst.0, Ip::Broadcast | Ip::Everybody | Ip::Group(_));
                 // Addresses for which the loopback source makes a difference.
-                let src = if many && self.rng.random_ratio(1, 3) { Some(Endpoint(Ip::Loopback, 0)) } else { src };
-                Action::ResolveAddr { id, src, dst }
+                let src = if many && self.input.once_in(3) { Some(Endpoint(Ip::Loopback, 0)) } else { src };
+                IdCall::ResolveAddr { src, dst }
             }
             Phase::Idle | Phase::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;
                 let near = if dst.0.is_ipv6() { Ip::OfA6 } else { Ip::OfA };
-                let src = if self.rng.random_ratio(1, 6) { Some(Endpoint(near, 0)) } else { None };
-                Action::ResolveAddr { id, src, dst }
+                let src = if self.input.once_in(6) { Some(Endpoint(near, 0)) } else { None };
+                IdCall::ResolveAddr { src, dst }
             }
-            Phase::Resolved if joined.is_some() && self.rng.random_ratio(1, 3) => Action::Leave { id, group: joined? },
-            Phase::Resolved if udp && self.rng.random_ratio(1, 4) => {
-                let action =
-                    Action::Join { id, group: self.rng.random_range(1..6), send_only: self.rng.random_ratio(1, 3) };
-                return self.may(side, id, action).then_some(action);
+            Phase::Resolved if joined.is_some() && self.input.once_in(3) => IdCall::Leave(joined?),
+            Phase::Resolved if udp && self.input.once_in(4) => {
+                let call = IdCall::Join { group: 1 + self.input.byte_below(5), send_only: self.input.once_in(3) };
+                return self.may(side, id, call).then_some(call);
             }
-            Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp && self.rng.random_ratio(1, 6) => {
-                Action::AttachHugeQp { id }
+            Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp && self.input.once_in(6) => {
+                IdCall::AttachHugeQp
             }
-            Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp => Action::AttachQp { id },
-            Phase::Resolved | Phase::Routed | Phase::Requested if self.rng.random_ratio(1, 40) => {
-                Action::SetEce { id, options: 7 }
-            }
-            Phase::Resolved => Action::ResolveRoute { id },
+            Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp => IdCall::AttachQp,
+            Phase::Resolved | Phase::Routed | Phase::Requested if self.input.once_in(40) => IdCall::SetEce(7),
+            Phase::Resolved => IdCall::ResolveRoute,
             Phase::Routed if believed.sought_nobody => return None,
-            Phase::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
-            Phase::Requested if self.rng.random_ratio(1, 7) => {
-                Action::Reject { id, ece: self.rng.random_ratio(1, 5), data: self.data(if udp { 136 } else { 148 }) }
+            Phase::Routed => IdCall::Connect(self.offer(if udp { 180 } else { 56 })),
+            Phase::Requested if self.input.once_in(7) => {
+                IdCall::Reject { ece: self.input.once_in(5), data: self.data(if udp { 136 } else { 148 }) }
             }
-            Phase::Requested => Action::Accept { id, offer: self.offer(if udp { 136 } else { 196 }) },
-            Phase::Answered => Action::Establish { id },
-            Phase::Accepted if self.rng.random_ratio(1, 4) => Action::Notify { id },
-            Phase::Up if self.rng.random_ratio(1, 12) => Action::Notify { id },
-            Phase::Up | Phase::Down if core && self.rng.random_ratio(1, 5) => Action::Teardown { id },
-            Phase::Up if self.rng.random_ratio(1, 3) => Action::Disconnect { id },
-            Phase::Down if self.rng.random_ratio(2, 3) => Action::Disconnect { id },
-            Phase::Down | Phase::Over if self.rng.random_ratio(1, 4) => Action::Destroy { id },
-            Phase::Listening if believed.is_synchronous() && !believed.has_asked => Action::GetRequest { id },
+            Phase::Requested => IdCall::Accept(self.offer(if udp { 136 } else { 196 })),
+            Phase::Answered => IdCall::Establish,
+            Phase::Accepted if self.input.once_in(4) => IdCall::Notify,
+            Phase::Up if self.input.once_in(12) => IdCall::Notify,
+            Phase::Up | Phase::Down if core && self.input.once_in(5) => IdCall::Teardown,
+            Phase::Up if self.input.once_in(3) => IdCall::Disconnect,
+            Phase::Down if self.input.below(3) > 0 => IdCall::Disconnect,
+            Phase::Down | Phase::Over if self.input.once_in(4) => IdCall::Destroy,
+            Phase::Listening if believed.is_synchronous() && !believed.has_asked => IdCall::GetRequest,
             Phase::Up | Phase::Down | Phase::Over | Phase::Waits | Phase::Accepted | Phase::Listening => return None,
         })
     }
@@ -362,65 +422,65 @@ impl Maker {
     fn anything(&mut self) {
         let side = self.side();
         let Some((id, believed)) = self.any_id(side) else { return };
-        let udp = believed.space == Space::Udp;
+        let udp = believed.space == PortSpace::Udp;
         let core = self.level == Level::Core;
-        let action = match self.rng.random_range(0..46) {
-            0..3 => Action::Bind { id, at: self.endpoint() },
-            3..6 => Action::ResolveAddr { id, src: None, dst: self.endpoint() },
-            6 => Action::ResolveAddr { id, src: Some(self.endpoint()), dst: self.endpoint() },
-            7..9 => Action::ResolveRoute { id },
+        let call = match self.input.below(46) {
+            0..3 => IdCall::Bind(self.endpoint()),
+            3..6 => IdCall::ResolveAddr { src: None, dst: self.endpoint() },
+            6 => IdCall::ResolveAddr { src: Some(self.endpoint()), dst: self.endpoint() },
+            7..9 => IdCall::ResolveRoute,
             9..11 => return self.listen(side, id),
-            11..13 => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
-            13..15 => Action::Accept { id, offer: self.offer(if udp { 136 } else { 196 }) },
-            15..17 => Action::Reject { id, ece: false, data: self.data(if udp { 136 } else { 148 }) },
-            17..19 => Action::Establish { id },
-            19..23 => Action::Disconnect { id },
-            23..25 => Action::Notify { id },
-            25..27 => Action::Join { id, group: self.rng.random_range(1..6), send_only: false },
-            27..29 => Action::Leave { id, group: self.rng.random_range(1..4) },
-            29..33 => Action::SetOption { id, option: self.option() },
-            33 => Action::SetEce { id, options: 7 },
-            34..36 => Action::AttachQp { id },
-            36 => Action::DetachQp { id },
-            37..40 => Action::Destroy { id },
-            40 => Action::CloseChannel { channel: 2 },
-            41 if core => Action::GetRequest { id },
-            42..44 if core => Action::Teardown { id },
-            _ => Action::Disconnect { id },
+            11..13 => IdCall::Connect(self.offer(if udp { 180 } else { 56 })),
+            13..15 => IdCall::Accept(self.offer(if udp { 136 } else { 196 })),
+            15..17 => IdCall::Reject { ece: false, data: self.data(if udp { 136 } else { 148 }) },
+            17..19 => IdCall::Establish,
+            19..23 => IdCall::Disconnect,
+            23..25 => IdCall::Notify,
+            25..27 => IdCall::Join { group: 1 + self.input.byte_below(5), send_only: false },
+            27..29 => IdCall::Leave(1 + self.input.byte_below(3)),
+            29..33 => IdCall::SetOption(self.option()),
+            33 => IdCall::SetEce(7),
+            34..36 => IdCall::AttachQp,
+            36 => IdCall::DetachQp,
+            37..40 => IdCall::Destroy,
+            40 => return self.put(side, Action::CloseChannel(2)),
+            41 if core => IdCall::GetRequest,
+            42..44 if core => IdCall::Teardown,
+            _ => IdCall::Disconnect,
         };
-        if matches!(action, Action::Listen { .. }) || self.may(side, id, action) {
-            self.put(side, action);
+        if self.may(side, id, call) {
+            self.put(side, Action::On(id, call));
         }
     }
 
     /// Excludes calls that would crash, or that have no reproducible results.
     #[allow(clippy::wildcard_enum_match_arm, reason = "a list of exceptions")]
-    fn may(&self, side: SideName, id: Slot, action: Action) -> bool {
+    fn may(&self, side: SideName, id: Slot, call: IdCall) -> bool {
         let Some(believed) = self.beliefs.side(side).ids.get(&id) else { return true };
-        match action {
-            Action::Join { .. } | Action::Leave { .. } if self.network == Network::Iwarp => false,
+        match call {
+            IdCall::Join { .. } | IdCall::Leave(_) if self.network == Network::Iwarp => false,
             // librdmacm finds a membership by its address, so there is at most one for each address.
-            Action::Join { group, .. } => !believed.joined[usize::from(group)],
+            IdCall::Join { group, .. } => !believed.joined[usize::from(group)],
             // librdmacm would dereference a null pointer.
-            Action::DetachQp { .. } => believed.has_qp,
+            IdCall::DetachQp => believed.has_qp,
             // The request is not answered, and without a path soft-RoCE's GSI QP stops permanently.
-            Action::Connect { .. } => !believed.sought_nobody,
+            IdCall::Connect(_) => !believed.sought_nobody,
             // An id with a route is in a tree by its interface, which the call changes before it refuses
             // (`cma_bind_addr`). The kernel's list is corrupt when the id is destroyed.
-            Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
+            IdCall::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
                 matches!(believed.phase, Phase::Idle | Phase::Bound)
             }
             _ => true,
         }
     }
 
-    fn option(&mut self) -> Opt {
-        match self.rng.random_range(0..8) {
-            0 => Opt::Tos(self.rng.random_range(0..=255)),
-            1..4 => Opt::ReuseAddr(self.rng.random_ratio(2, 3)),
-            4..6 => Opt::AfOnly(self.rng.random_ratio(1, 2)),
+    fn option(&mut self) -> CmOption {
+        match self.input.below(8) {
+            0 => CmOption::Tos(self.input.any()),
+            1..4 => CmOption::ReuseAddr(self.input.below(3) > 0),
+            4..6 => CmOption::AfOnly(self.input.once_in(2)),
             // The default time wait of 6.12, or one that is longer than every program.
-            _ => Opt::AckTimeout(if self.rng.random_ratio(1, 2) { 17 } else { 22 }),
+            _ => CmOption::AckTimeout(if self.input.once_in(2) { 17 } else { 22 }),
         }
     }
 }

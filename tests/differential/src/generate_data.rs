@@ -1,14 +1,12 @@
 //! Generates programs with steps of the data path: a connection, then work requests of both sides.
 
-use rand::{Rng as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
+use cmid_model::Input;
+use cmid_proto::PortSpace;
 
 use crate::address::{Endpoint, Ip};
 use crate::data::{DataStep, Key, MEMORY, Operation, Request};
-use crate::program::{Action, CHILDREN, Level, Network, Offer, Program, SideName, Slot, Space, Step};
-
-/// The maximum number of random steps.
-const LENGTH: usize = 60;
+use crate::generate::Bytes;
+use crate::program::{Action, CHILDREN, IdCall, Level, Network, Offer, Program, SideName, Slot, Step};
 
 /// The id of the connection at a side.
 const fn id_of(side: SideName) -> Slot {
@@ -18,32 +16,32 @@ const fn id_of(side: SideName) -> Slot {
     }
 }
 
-/// Generates the program of a seed. All its calls are made to the bare device. It uses the QPs of that device.
-#[must_use]
-pub fn program(seed: u64) -> Program {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let shared = [rng.random_ratio(1, 4), rng.random_ratio(1, 4)];
+/// The program of these bytes. All its calls are made to the bare device. It uses the QPs of that device.
+pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
+    let mut input = Input::graded(once);
+    let shared = [input.once_in(4), input.once_in(4)];
     let mut steps = connection(shared);
     // Most messages find a receive.
     for side in [SideName::A, SideName::B] {
-        for _ in 0..rng.random_range(0..6) {
-            let step = DataStep::Receive { at: rng.random_range(0..MEMORY - 16), len: 16 };
-            steps.push((side, Action::Data { id: id_of(side), step }));
+        for _ in 0..input.below(6) {
+            let step = DataStep::Receive { at: input.byte_below(MEMORY - 16), len: 16 };
+            steps.push((side, Action::On(id_of(side), IdCall::Data(step))));
         }
     }
-    for _ in 0..rng.random_range(10..LENGTH) {
-        let side = if rng.random_ratio(1, 2) { SideName::A } else { SideName::B };
+    for bytes in bytes {
+        let mut input = Input::graded(bytes);
+        let side = [SideName::B, SideName::A][input.below(2)];
         let id = id_of(side);
-        let action = match rng.random_range(0..120) {
-            0 | 1 => Action::Disconnect { id },
-            2 => Action::Data { id, step: DataStep::Detach },
-            _ => Action::Data { id, step: step(&mut rng) },
+        let action = match input.below(120) {
+            0..117 => Action::On(id, IdCall::Data(step(&mut input))),
+            117 => Action::On(id, IdCall::Data(DataStep::Detach)),
+            _ => Action::On(id, IdCall::Disconnect),
         };
         steps.push((side, action));
     }
     for side in [SideName::A, SideName::B] {
         for step in [DataStep::Poll, DataStep::Look, DataStep::Deregister] {
-            steps.push((side, Action::Data { id: id_of(side), step }));
+            steps.push((side, Action::On(id_of(side), IdCall::Data(step))));
         }
     }
     let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
@@ -56,59 +54,60 @@ fn connection(shared: [bool; 2]) -> Vec<(SideName, Action)> {
     use SideName::{A, B};
     let offer = |qp| Offer { qp, serves: 4, starts: 4, rnr: 0, data: 0 };
     let read = Action::Read { channel: 0, most: None };
-    let attach = |id, shared| Action::Data { id, step: if shared { DataStep::AttachShared } else { DataStep::Attach } };
+    let attach =
+        |id, shared| Action::On(id, IdCall::Data(if shared { DataStep::AttachShared } else { DataStep::Attach }));
     let (at, open) = (Endpoint(Ip::OfB, 1), Action::OpenChannel { channel: 0, explicit_acks: false });
-    let create = Action::Create { id: 0, channel: Some(0), space: Space::Tcp };
+    let create = Action::Create { id: 0, channel: Some(0), space: PortSpace::Tcp };
     vec![
         (B, open),
         (B, create),
-        (B, Action::Bind { id: 0, at }),
-        (B, Action::Listen { id: 0, backlog: 8 }),
+        (B, Action::On(0, IdCall::Bind(at))),
+        (B, Action::On(0, IdCall::Listen(8))),
         (A, open),
         (A, create),
-        (A, Action::ResolveAddr { id: 0, src: None, dst: at }),
+        (A, Action::On(0, IdCall::ResolveAddr { src: None, dst: at })),
         (A, read),
-        (A, Action::ResolveRoute { id: 0 }),
+        (A, Action::On(0, IdCall::ResolveRoute)),
         (A, read),
         (A, attach(0, shared[0])),
-        (A, Action::Connect { id: 0, offer: offer(0) }),
+        (A, Action::On(0, IdCall::Connect(offer(0)))),
         (B, read),
         (B, attach(CHILDREN, shared[1])),
-        (B, Action::Accept { id: CHILDREN, offer: offer(1) }),
+        (B, Action::On(CHILDREN, IdCall::Accept(offer(1)))),
         (A, read),
         (B, read),
     ]
 }
 
-fn step(rng: &mut ChaCha8Rng) -> DataStep {
+fn step(input: &mut Input<'_>) -> DataStep {
     // A range that is mostly inside the memory.
-    let mut range = || (rng.random_range(0..MEMORY - 14), rng.random_range(0..=16_u8));
+    let mut range = || (input.byte_below(MEMORY - 14), input.byte_below(17));
     let ((at, len), (to, _)) = (range(), range());
-    match rng.random_range(0..160) {
-        0..28 => DataStep::Receive { at, len: if rng.random_ratio(1, 8) { len } else { 16 } },
-        28..72 => DataStep::Post(request(rng, at, len, to)),
+    match input.below(160) {
+        0..28 => DataStep::Receive { at, len: if input.once_in(8) { len } else { 16 } },
+        28..72 => DataStep::Post(request(input, at, len, to)),
         72..86 => DataStep::Poll,
         86..93 => DataStep::Look,
         93..97 => DataStep::Deregister,
         97..100 => DataStep::Register,
-        100..104 => DataStep::ReceiveAll { at, len: 16, count: rng.random_range(0..4) },
-        104..109 => DataStep::PostAll { request: request(rng, at, len, to), count: rng.random_range(0..4) },
-        109..113 => DataStep::Reregister { write: rng.random_ratio(2, 3) },
+        100..104 => DataStep::ReceiveAll { at, len: 16, count: input.byte_below(4) },
+        104..109 => DataStep::PostAll { request: request(input, at, len, to), count: input.byte_below(4) },
+        109..113 => DataStep::Reregister { write: input.below(3) > 0 },
         113..119 => DataStep::AllocWindow,
-        119..126 => DataStep::Bind { at, len, write: rng.random_ratio(2, 3) },
+        119..126 => DataStep::Bind { at, len, write: input.below(3) > 0 },
         126..129 => DataStep::Invalidate,
         129 => DataStep::DeallocWindow,
         130..138 => DataStep::ReceiveBlock,
-        138..150 => DataStep::PostBlock(request(rng, 0, len, to)),
-        150..153 => DataStep::Resize { depth: rng.random_range(0..40) },
+        138..150 => DataStep::PostBlock(request(input, 0, len, to)),
+        150..153 => DataStep::Resize { depth: input.byte_below(40) },
         153..155 => DataStep::Share,
-        155..158 => DataStep::BindBlock { write: rng.random_ratio(2, 3) },
+        155..158 => DataStep::BindBlock { write: input.below(3) > 0 },
         _ => DataStep::TakeBlock,
     }
 }
 
-fn request(rng: &mut ChaCha8Rng, at: u8, len: u8, to: u8) -> Request {
-    let operation = match rng.random_range(0..14) {
+fn request(input: &mut Input<'_>, at: u8, len: u8, to: u8) -> Request {
+    let operation = match input.below(14) {
         0..3 => Operation::Send,
         3..5 => Operation::SendImm,
         5..8 => Operation::Write,
@@ -119,12 +118,12 @@ fn request(rng: &mut ChaCha8Rng, at: u8, len: u8, to: u8) -> Request {
     };
     let atomic = matches!(operation, Operation::CompareSwap | Operation::FetchAdd);
     // Atomics need 8 bytes, mostly aligned ones.
-    let (len, to) = if atomic { (8, if rng.random_ratio(1, 8) { to } else { to & !7 }) } else { (len, to) };
-    let (key, to) = match rng.random_range(0..25) {
+    let (len, to) = if atomic { (8, if input.once_in(8) { to } else { to & !7 }) } else { (len, to) };
+    let (key, to) = match input.below(25) {
         0 => (Key::Wrong, to),
         // Mostly inside the window.
         1..6 => (Key::Window, to & 7),
         _ => (Key::Mr, to),
     };
-    Request { operation, at, len, to, key, signaled: rng.random_ratio(3, 4) }
+    Request { operation, at, len, to, key, signaled: input.below(4) > 0 }
 }

@@ -16,7 +16,7 @@ use cmid_verbs::{Backend, Verbs};
 use crate::address::{LINK_LOCAL, Numbers, PORTS, QP_NUMS};
 use crate::judge::{Reality, Run};
 use crate::probe::Probe;
-use crate::program::{Action, Network, Program, Step};
+use crate::program::{Action, IdCall, Network, Program, Step};
 use crate::runner::BeforeRead;
 use crate::runners::{EPILOGUE, Runners};
 use crate::simulated::pause;
@@ -79,8 +79,10 @@ impl Reality for Kernel {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
         let pause = pause(self.flavour);
         let mut all: Vec<Playing<'_>> = Vec::new();
-        let has_data =
-            programs.iter().flat_map(|program| &program.steps).any(|step| matches!(step.action, Action::Data { .. }));
+        let has_data = programs
+            .iter()
+            .flat_map(|program| &program.steps)
+            .any(|step| matches!(step.action, Action::On(_, IdCall::Data(_))));
         for program in programs {
             let numbers = self.numbers();
             all.push(Playing::new(program, numbers, self.probe.sibling(), self.probe.sibling()));
@@ -162,7 +164,7 @@ struct Playing<'a> {
 impl<'a> Playing<'a> {
     fn new(program: &'a Program, numbers: Numbers, a: Verbs, b: Verbs) -> Self {
         let now = Instant::now();
-        let attaches = |step: &&Step| matches!(step.action, Action::AttachQp { .. } | Action::AttachHugeQp { .. });
+        let attaches = |step: &&Step| matches!(step.action, Action::On(_, IdCall::AttachQp | IdCall::AttachHugeQp));
         Playing {
             qps: program.steps.iter().filter(attaches).count(),
             groups: program.groups().into_iter(),

@@ -23,7 +23,7 @@ mod data_outcome;
 mod device_runner;
 pub mod differences;
 pub mod generate;
-pub mod generate_data;
+mod generate_data;
 pub mod judge;
 #[cfg(feature = "verbs")]
 pub mod kernel;
@@ -35,7 +35,6 @@ mod recorder;
 pub mod runner;
 pub mod runners;
 mod show;
-pub mod shrink;
 pub mod simulated;
 pub mod trace;
 

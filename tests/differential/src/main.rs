@@ -10,8 +10,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Parser;
 use cmid_differential::campaign::FIRST_SEED;
+use cmid_differential::generate::Kind;
 use cmid_differential::program::{Network, Program};
-use cmid_differential::{generate, generate_data, simulated};
+use cmid_differential::{generate, simulated};
 use cmid_sim::Flavour;
 
 /// Fewer programs need not reach all goals, unless a minimum must agree.
@@ -91,15 +92,15 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         return write(args, file).with_context(|| file.display().to_string()).map(|()| true);
     }
     if args.simulate {
-        show(&given.unwrap_or_else(|| args.generate(args.seed)), flavour);
+        show(&given.unwrap_or_else(|| args.kind().program(args.seed)), flavour);
         return Ok(true);
     }
     against_kernel(args, given.as_ref(), flavour)
 }
 
 impl Args {
-    fn generate(&self, seed: u64) -> Program {
-        if self.data { generate_data::program(seed) } else { generate::program_on(self.network(), seed) }
+    fn kind(&self) -> Kind {
+        if self.data { Kind::Data } else { Kind::Calls(self.network()) }
     }
 
     fn network(&self) -> Network {
@@ -115,7 +116,7 @@ impl Args {
 fn write(args: &Args, file: &Path) -> anyhow::Result<()> {
     let mut out = BufWriter::new(File::create(file)?);
     for seed in args.seeds()? {
-        serde_json::to_writer(&mut out, &args.generate(seed))?;
+        serde_json::to_writer(&mut out, &args.kind().program(seed))?;
         writeln!(out)?;
     }
     Ok(out.flush()?)
@@ -179,6 +180,7 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
     }
     let least = args.least.or(args.seconds.map(|_| campaign::LEAST));
     let plan = campaign::Plan {
+        kind: args.kind(),
         seeds: args.seeds()?,
         batch: args.batch,
         limit: args.seconds.map(Duration::from_secs),
@@ -190,7 +192,7 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
     let say = |line: &str| println!("{line}");
     let outcome = match &args.from {
         Some(file) => campaign::run_made(&plan, reader(file)?, &mut kernel, say)?,
-        None => campaign::run_made(&plan, |seed| Ok(args.generate(seed)), &mut kernel, say)?,
+        None => campaign::run(&plan, &mut kernel, say)?,
     };
     println!("{outcome}");
     let objections = outcome.objections(&plan, !args.data && (least.is_some() || outcome.agreed >= ENOUGH));

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use cmid_proto::PortSpace;
+
 use crate::address::{Endpoint, Ip};
-use crate::program::{Action, CHILDREN, ChannelNo, SideName, Slot, Space};
+use crate::program::{Action, CHILDREN, ChannelNo, IdCall, SideName, Slot};
 
 /// The predicted phase of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Believed {
     pub(crate) phase: Phase,
-    pub(crate) space: Space,
+    pub(crate) space: PortSpace,
     pub(crate) has_qp: bool,
     pub(crate) has_listened: bool,
     /// The id has resolved an address to which no request can be sent.
@@ -82,7 +84,7 @@ impl Side {
     }
 
     /// The address of a listener.
-    pub(crate) fn listening(&self, space: Space) -> Option<Endpoint> {
+    pub(crate) fn listening(&self, space: PortSpace) -> Option<Endpoint> {
         let mut listeners = self.ids.values().filter(|id| id.phase == Phase::Listening && id.space == space);
         let Endpoint(ip, port) = listeners.next_back()?.at?;
         let own = if ip.is_ipv6() { Ip::OfB6 } else { Ip::OfB };
@@ -113,7 +115,6 @@ impl Beliefs {
     }
 
     /// Applies a step, as if it succeeded.
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the rest is looked at there")]
     pub(crate) fn assume(&mut self, name: SideName, action: &Action) {
         match *action {
             Action::OpenChannel { channel, .. } => self.side_mut(name).channels.push(channel),
@@ -137,7 +138,7 @@ impl Beliefs {
             Action::Read { channel, most } => self.read(name, Some(channel), most.map_or(usize::MAX, usize::from)),
             // The event that an id in synchronous mode waits for.
             Action::Turn => self.read(name, None, usize::MAX),
-            Action::Destroy { id } => {
+            Action::On(id, IdCall::Destroy) => {
                 let side = self.side_mut(name);
                 let gone = side.ids.remove(&id);
                 side.unread.retain(|(whose, _)| *whose != id);
@@ -145,33 +146,34 @@ impl Beliefs {
                     self.notify(name.other(), peer, Unread::Now(Phase::Down));
                 }
             }
-            _ => self.on_id(name, action),
+            Action::On(id, call) => self.on_id(name, id, call),
+            Action::CloseChannel(_) | Action::Ack(_) | Action::LetTimePass => {}
         }
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "what is not believed to change anything is the rule")]
-    fn on_id(&mut self, name: SideName, action: &Action) {
-        let Some((id, was)) = action.id().and_then(|id| Some((id, *self.side(name).ids.get(&id)?))) else { return };
-        let (other, udp) = (name.other(), was.space == Space::Udp);
+    fn on_id(&mut self, name: SideName, id: Slot, call: IdCall) {
+        let Some(&was) = self.side(name).ids.get(&id) else { return };
+        let (other, udp) = (name.other(), was.space == PortSpace::Udp);
         let mut now = was;
-        now.sought_nobody |= matches!(action, Action::ResolveAddr { dst, .. } if dst.0.is_nobody());
-        match *action {
-            Action::Bind { at, .. } if was.phase == Phase::Idle => (now.phase, now.at) = (Phase::Bound, Some(at)),
-            Action::Listen { .. } => {
+        now.sought_nobody |= matches!(call, IdCall::ResolveAddr { dst, .. } if dst.0.is_nobody());
+        match call {
+            IdCall::Bind(at) if was.phase == Phase::Idle => (now.phase, now.at) = (Phase::Bound, Some(at)),
+            IdCall::Listen(_) => {
                 now.has_listened = true;
                 if matches!(was.phase, Phase::Idle | Phase::Bound) {
                     now.phase = Phase::Listening;
                 }
             }
-            Action::ResolveAddr { dst, .. } if matches!(was.phase, Phase::Idle | Phase::Bound) => {
+            IdCall::ResolveAddr { dst, .. } if matches!(was.phase, Phase::Idle | Phase::Bound) => {
                 (now.phase, now.at) = (Phase::Waits, Some(dst));
                 self.notify(name, id, Unread::Now(Phase::Resolved));
             }
-            Action::ResolveRoute { .. } if was.phase == Phase::Resolved => {
+            IdCall::ResolveRoute if was.phase == Phase::Resolved => {
                 now.phase = Phase::Waits;
                 self.notify(name, id, Unread::Now(Phase::Routed));
             }
-            Action::Connect { .. } if was.phase == Phase::Routed => {
+            IdCall::Connect(_) if was.phase == Phase::Routed => {
                 now.phase = Phase::Waits;
                 let port = was.at.map(|Endpoint(_, port)| port);
                 let record = |one: &Believed| {
@@ -185,7 +187,7 @@ impl Beliefs {
                     None => self.notify(name, id, Unread::Now(Phase::Over)),
                 }
             }
-            Action::Accept { .. } if was.phase == Phase::Requested => {
+            IdCall::Accept(_) if was.phase == Phase::Requested => {
                 now.phase = if udp { Phase::Over } else { Phase::Accepted };
                 let client = was.peer.and_then(|peer| self.side(other).ids.get(&peer));
                 let confirms = client.is_some_and(|client| client.has_qp);
@@ -204,25 +206,25 @@ impl Beliefs {
                     self.notify(name, id, Unread::Now(Phase::Up));
                 }
             }
-            Action::Reject { .. } if matches!(was.phase, Phase::Requested | Phase::Answered) => {
+            IdCall::Reject { .. } if matches!(was.phase, Phase::Requested | Phase::Answered) => {
                 now.phase = Phase::Over;
                 self.notify_peer(other, was, Phase::Over);
             }
-            Action::Establish { .. } if was.phase == Phase::Answered => {
+            IdCall::Establish if was.phase == Phase::Answered => {
                 now.phase = Phase::Up;
                 self.notify_peer(other, was, Phase::Up);
             }
-            Action::Disconnect { .. } | Action::Teardown { .. } if matches!(was.phase, Phase::Up | Phase::Down) => {
+            IdCall::Disconnect | IdCall::Teardown if matches!(was.phase, Phase::Up | Phase::Down) => {
                 now.phase = if was.phase == Phase::Up { Phase::Waits } else { Phase::Over };
                 self.notify_peer(other, was, Phase::Down);
                 self.notify(name, id, Unread::Now(Phase::Over));
             }
-            Action::GetRequest { .. } => now.has_asked = true,
-            Action::AttachQp { .. } => now.has_qp = true,
-            Action::DetachQp { .. } => now.has_qp = false,
-            Action::Leave { group, .. } => now.joined[usize::from(group)] = false,
-            Action::Join { group, .. } => now.joined[usize::from(group)] = true,
-            Action::Migrate { to, .. } => now.on = to,
+            IdCall::GetRequest => now.has_asked = true,
+            IdCall::AttachQp => now.has_qp = true,
+            IdCall::DetachQp => now.has_qp = false,
+            IdCall::Leave(group) => now.joined[usize::from(group)] = false,
+            IdCall::Join { group, .. } => now.joined[usize::from(group)] = true,
+            IdCall::Migrate(to) => now.on = to,
             _ => {}
         }
         self.side_mut(name).ids.insert(id, now);

@@ -73,48 +73,6 @@ pub const CHILDREN: Slot = 16;
 /// An event channel of a side.
 pub type ChannelNo = u8;
 
-/// The port spaces, for serde.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Space {
-    /// `RDMA_PS_TCP`
-    Tcp,
-    /// `RDMA_PS_UDP`
-    Udp,
-    /// `RDMA_PS_IPOIB`
-    Ipoib,
-}
-
-impl From<Space> for PortSpace {
-    fn from(space: Space) -> Self {
-        match space {
-            Space::Tcp => PortSpace::Tcp,
-            Space::Udp => PortSpace::Udp,
-            Space::Ipoib => PortSpace::Ipoib,
-        }
-    }
-}
-
-/// The options, for serde.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are CmOption's")]
-pub enum Opt {
-    Tos(u8),
-    ReuseAddr(bool),
-    AfOnly(bool),
-    AckTimeout(u8),
-}
-
-impl From<Opt> for CmOption {
-    fn from(option: Opt) -> Self {
-        match option {
-            Opt::Tos(tos) => CmOption::Tos(tos),
-            Opt::ReuseAddr(on) => CmOption::ReuseAddr(on),
-            Opt::AfOnly(on) => CmOption::AfOnly(on),
-            Opt::AckTimeout(power) => CmOption::AckTimeout(power),
-        }
-    }
-}
-
 /// The parameters of connect and accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Offer {
@@ -130,117 +88,81 @@ pub struct Offer {
     pub data: u8,
 }
 
-/// The action of a step.
+/// A call about an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are those of librdmacm's calls and of their arguments")]
-pub enum Action {
-    OpenChannel {
-        channel: ChannelNo,
-        explicit_acks: bool,
-    },
-    CloseChannel {
-        channel: ChannelNo,
-    },
-    Create {
-        id: Slot,
-        channel: Option<ChannelNo>,
-        space: Space,
-    },
-    Bind {
-        id: Slot,
-        at: Endpoint,
-    },
+pub enum IdCall {
+    Bind(Endpoint),
     ResolveAddr {
-        id: Slot,
         src: Option<Endpoint>,
         dst: Endpoint,
     },
-    ResolveRoute {
-        id: Slot,
-    },
-    Listen {
-        id: Slot,
-        backlog: i32,
-    },
-    AttachQp {
-        id: Slot,
-    },
+    ResolveRoute,
+    Listen(i32),
+    AttachQp,
     /// A QP with 4,000,000 work requests.
-    AttachHugeQp {
-        id: Slot,
-    },
-    DetachQp {
-        id: Slot,
-    },
-    Connect {
-        id: Slot,
-        offer: Offer,
-    },
-    Accept {
-        id: Slot,
-        offer: Offer,
-    },
+    AttachHugeQp,
+    DetachQp,
+    Connect(Offer),
+    Accept(Offer),
     Reject {
-        id: Slot,
         ece: bool,
         data: u8,
     },
-    Establish {
-        id: Slot,
-    },
-    Disconnect {
-        id: Slot,
-    },
+    Establish,
+    Disconnect,
     /// Core only.
-    Teardown {
-        id: Slot,
-    },
-    Notify {
-        id: Slot,
-    },
+    Teardown,
+    Notify,
     /// Core only.
-    GetRequest {
-        id: Slot,
-    },
+    GetRequest,
     Join {
-        id: Slot,
         group: u8,
         send_only: bool,
     },
-    Leave {
-        id: Slot,
-        group: u8,
+    Leave(u8),
+    SetOption(CmOption),
+    SetEce(u32),
+    Migrate(Option<ChannelNo>),
+    Destroy,
+    /// Device only.
+    Data(DataStep),
+}
+
+/// The action of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Action {
+    /// Opens a channel.
+    OpenChannel {
+        /// Its number.
+        channel: ChannelNo,
+        /// Core only: whether its events are acked by [`Action::Ack`].
+        explicit_acks: bool,
     },
-    SetOption {
+    /// Closes a channel.
+    CloseChannel(ChannelNo),
+    /// Creates an id.
+    Create {
+        /// Its slot.
         id: Slot,
-        option: Opt,
+        /// Its channel; in synchronous mode none.
+        channel: Option<ChannelNo>,
+        /// Its port space.
+        space: PortSpace,
     },
-    SetEce {
-        id: Slot,
-        options: u32,
-    },
-    Migrate {
-        id: Slot,
-        to: Option<ChannelNo>,
-    },
-    Destroy {
-        id: Slot,
-    },
-    Data {
-        id: Slot,
-        step: DataStep,
-    },
+    /// Makes a call about an id.
+    On(Slot, IdCall),
     /// Core only: reports all channels as readable, and lets the core read the private ones.
     Turn,
     /// Reads this many events from a channel, or all.
     Read {
+        /// The channel.
         channel: ChannelNo,
+        /// The number of events.
         most: Option<u8>,
     },
-    /// Core only: returns the oldest ack tokens.
-    Ack {
-        most: u8,
-    },
+    /// Core only: returns the oldest ack tokens, up to this number.
+    Ack(u8),
     /// Both sides wait until every time wait is over.
     LetTimePass,
 }
@@ -249,48 +171,7 @@ impl Action {
     /// Whether it is a call, not a read of events.
     #[must_use]
     pub fn is_call(self) -> bool {
-        !matches!(self, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. })
-    }
-
-    /// Its id, if it has one.
-    #[must_use]
-    pub fn id(mut self) -> Option<Slot> {
-        self.id_mut().copied()
-    }
-
-    /// The same, as a mutable reference.
-    pub fn id_mut(&mut self) -> Option<&mut Slot> {
-        match self {
-            Action::Bind { id, .. }
-            | Action::ResolveAddr { id, .. }
-            | Action::ResolveRoute { id }
-            | Action::Listen { id, .. }
-            | Action::AttachQp { id }
-            | Action::AttachHugeQp { id }
-            | Action::DetachQp { id }
-            | Action::Connect { id, .. }
-            | Action::Accept { id, .. }
-            | Action::Reject { id, .. }
-            | Action::Establish { id }
-            | Action::Disconnect { id }
-            | Action::Teardown { id }
-            | Action::Notify { id }
-            | Action::GetRequest { id }
-            | Action::Join { id, .. }
-            | Action::Leave { id, .. }
-            | Action::SetOption { id, .. }
-            | Action::SetEce { id, .. }
-            | Action::Migrate { id, .. }
-            | Action::Create { id, .. }
-            | Action::Data { id, .. }
-            | Action::Destroy { id } => Some(id),
-            Action::OpenChannel { .. }
-            | Action::CloseChannel { .. }
-            | Action::Turn
-            | Action::Read { .. }
-            | Action::Ack { .. }
-            | Action::LetTimePass => None,
-        }
+        matches!(self, Action::OpenChannel { .. } | Action::CloseChannel(_) | Action::Create { .. } | Action::On(..))
     }
 }
 

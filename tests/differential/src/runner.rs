@@ -4,7 +4,7 @@ use cmid_proto::ConnParam;
 use cmid_proto::datapath::{Attaching, Caps, CreateError, DataPath};
 
 use crate::address::Numbers;
-use crate::program::{Action, Offer, Slot};
+use crate::program::{Action, ChannelNo, Offer, Slot};
 use crate::trace::SideTrace;
 
 /// Counts of a runner that are not part of its trace.
@@ -20,14 +20,16 @@ pub trait Runner {
     fn perform(&mut self, at: usize, action: &Action);
     /// Reads all events of all channels.
     fn drain(&mut self, at: usize);
-    /// Records the states of the ids.
+    /// Records the states of the ids, and what else there is.
     fn note_state(&mut self, at: usize);
-    /// Destroys the listeners, and the ids of their requests.
-    fn destroy_passive(&mut self, at: usize);
-    /// Destroys all ids.
-    fn destroy_all(&mut self, at: usize);
-    /// Closes all channels.
-    fn close_all(&mut self, at: usize);
+    /// The existing ids.
+    fn ids(&self) -> Vec<Slot>;
+    /// Whether an id has listened, or is of a request.
+    fn is_passive(&self, id: Slot) -> bool;
+    /// The open channels.
+    fn channels(&self) -> Vec<ChannelNo>;
+    /// Drops the QPs of ids whose destruction had to wait.
+    fn drop_qps(&mut self);
     /// The recorded trace.
     fn trace(&self) -> &SideTrace;
     /// The counts that are not part of the trace.

@@ -6,7 +6,7 @@ use crate::address::Numbers;
 use crate::core_runner::CoreRunner;
 use crate::data::Published;
 use crate::device_runner::DeviceRunner;
-use crate::program::{Level, Network, Program, SideName, Step};
+use crate::program::{Action, IdCall, Level, Network, Program, SideName, Step};
 use crate::runner::{BeforeRead, Observed, Runner};
 use crate::trace::Trace;
 
@@ -66,20 +66,25 @@ impl Runners {
                 self.b.note_state(at);
                 // An id that waits for an answer would wait for it in the kernel while it is destroyed.
                 if self.network == Network::Iwarp {
-                    self.a.destroy_passive(at);
-                    self.b.destroy_passive(at);
+                    destroy(&mut *self.a, at, true);
+                    destroy(&mut *self.b, at, true);
                 }
             }
-            3 => self.a.destroy_all(at),
+            3 => destroy(&mut *self.a, at, false),
             4 => {
                 self.b.drain(at);
                 self.b.note_state(at);
             }
-            5 => self.b.destroy_all(at),
+            5 => destroy(&mut *self.b, at, false),
             _ => {
                 for side in [&mut self.a, &mut self.b] {
                     side.drain(at);
-                    side.close_all(at);
+                    side.drop_qps();
+                    side.perform(at, &ACK_ALL);
+                    for channel in side.channels() {
+                        side.perform(at, &Action::CloseChannel(channel));
+                    }
+                    side.note_state(at);
                 }
             }
         }
@@ -95,6 +100,18 @@ impl Runners {
     #[must_use]
     pub fn observed(&self) -> Observed {
         Observed { moved_unread: self.a.observed().moved_unread + self.b.observed().moved_unread }
+    }
+}
+
+/// More tokens than a program can have.
+const ACK_ALL: Action = Action::Ack(u8::MAX);
+
+fn destroy(side: &mut dyn Runner, at: usize, only_passive: bool) {
+    side.perform(at, &ACK_ALL);
+    for id in side.ids() {
+        if !only_passive || side.is_passive(id) {
+            side.perform(at, &Action::On(id, IdCall::Destroy));
+        }
     }
 }
 

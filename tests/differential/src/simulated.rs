@@ -79,7 +79,7 @@ pub struct Schedule {
 /// Messages that arrive during the step that sends them.
 ///
 /// The kernel's workers deliver a message when the scheduler runs them: between two reads of a step, or after it. An
-/// id that is connected to its own side shows the difference (seed 1669990).
+/// id that is connected to its own side shows the difference (seed 114348).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
     /// All arrive after the step.

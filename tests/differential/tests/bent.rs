@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use cmid_differential::address::{Endpoint, Ip};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
-use cmid_differential::generate::{self, NUMBERS};
+use cmid_differential::generate::{self, Kind, NUMBERS};
 use cmid_differential::judge::{Reality, Run, Verdict, judge};
-use cmid_differential::program::{Action, CHILDREN, Level, Network, Offer, Program, SideName, Space, Step};
+use cmid_differential::program::{Action, CHILDREN, IdCall, Level, Network, Offer, Program, SideName, Step};
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
+    Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, PortSpace, RawEvent,
 };
 use cmid_sim::{Flavour, SimDevice};
 use rustix::event::{EventfdFlags, eventfd};
@@ -136,7 +136,16 @@ impl Reality for BentReality {
 }
 
 fn plan(seeds: Range<u64>) -> Plan {
-    Plan { seeds, batch: 10, limit: None, least: 1, deadline: None, failures: 1, shrink: false }
+    Plan {
+        kind: Kind::Calls(Network::Roce),
+        seeds,
+        batch: 10,
+        limit: None,
+        least: 1,
+        deadline: None,
+        failures: 1,
+        shrink: false,
+    }
 }
 
 fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
@@ -163,26 +172,21 @@ fn time_waits_end_with_the_oldest_or_within_a_tick_with_the_newest() {
 
 /// Three connections of side a that end one after the other.
 fn three_connections() -> Program {
-    use Action::{Accept, Bind, Connect, Create, Disconnect, Establish, LetTimePass, Listen, OpenChannel, Read};
+    use Action::{Create, LetTimePass, On, OpenChannel, Read};
+    use IdCall::{Accept, Bind, Connect, Disconnect, Establish, Listen, ResolveAddr, ResolveRoute};
     let (channel, at) = (0, Endpoint(Ip::OfB, 1));
     let (open, read) = (OpenChannel { channel, explicit_acks: false }, Read { channel, most: None });
-    let create = |id| Create { id, channel: Some(channel), space: Space::Tcp };
+    let create = |id| Create { id, channel: Some(channel), space: PortSpace::Tcp };
     let offer = |qp| Offer { qp, serves: 1, starts: 1, rnr: 1, data: 0 };
     let (a, b) = (SideName::A, SideName::B);
-    let mut steps =
-        vec![(a, open), (b, open), (b, create(0)), (b, Bind { id: 0, at }), (b, Listen { id: 0, backlog: 8 })];
+    let mut steps = vec![(a, open), (b, open), (b, create(0)), (b, On(0, Bind(at))), (b, On(0, Listen(8)))];
     for id in 0..3 {
-        let (child, to) = (CHILDREN + id, Action::ResolveAddr { id, src: None, dst: at });
-        steps.extend([(a, create(id)), (a, to), (a, read), (a, Action::ResolveRoute { id }), (a, read)]);
-        steps.extend([
-            (a, Connect { id, offer: offer(id) }),
-            (b, read),
-            (b, Accept { id: child, offer: offer(8 + id) }),
-        ]);
-        steps.extend([(a, read), (a, Establish { id }), (b, read)]);
+        steps.extend([(a, create(id)), (a, On(id, ResolveAddr { src: None, dst: at })), (a, read)]);
+        steps.extend([(a, On(id, ResolveRoute)), (a, read), (a, On(id, Connect(offer(id)))), (b, read)]);
+        steps.extend([(b, On(CHILDREN + id, Accept(offer(8 + id)))), (a, read), (a, On(id, Establish)), (b, read)]);
     }
     for id in 0..3 {
-        steps.extend([(a, Disconnect { id }), (b, read), (b, Disconnect { id: CHILDREN + id }), (a, read)]);
+        steps.extend([(a, On(id, Disconnect)), (b, read), (b, On(CHILDREN + id, Disconnect)), (a, read)]);
     }
     steps.push((a, LetTimePass));
     let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
@@ -205,7 +209,7 @@ fn no_ticks_make_the_oldest_of_three_time_waits_end_last_and_the_others_in_turn(
 
 #[test]
 fn a_message_may_arrive_while_the_step_that_sends_it_goes_on() {
-    let program = generate::program(1_669_990);
+    let program = generate::program(114_348);
     let ran = |prompt| {
         let schedule = Schedule { prompt, ..Schedule::default() };
         simulate(&program, NUMBERS, Flavour::Linux6_12, &schedule)
@@ -257,9 +261,10 @@ fn no_program_holds_up_a_kernel_and_races_are_few() {
 #[test]
 fn programs_go_to_the_borders() {
     let steps: Vec<Action> = (0..400).flat_map(|seed| generate::program(seed).steps).map(|step| step.action).collect();
-    let looked_up = |ip: Ip| steps.iter().any(|step| matches!(step, Action::ResolveAddr { dst, .. } if dst.0 == ip));
+    let looked_up =
+        |ip: Ip| steps.iter().any(|step| matches!(step, Action::On(_, IdCall::ResolveAddr { dst, .. }) if dst.0 == ip));
     let from = |own: Ip, many: &[Ip]| {
-        let is = |step: &Action| matches!(step, Action::ResolveAddr { src: Some(src), dst, .. } if src.0 == own && many.contains(&dst.0));
+        let is = |step: &Action| matches!(step, Action::On(_, IdCall::ResolveAddr { src: Some(src), dst }) if src.0 == own && many.contains(&dst.0));
         steps.iter().any(is)
     };
     for ip in
@@ -269,11 +274,11 @@ fn programs_go_to_the_borders() {
     }
     assert!(from(Ip::Loopback, &[Ip::Broadcast, Ip::Everybody, Ip::Group(1)]));
     let reached = |wanted: fn(&Action) -> bool| steps.iter().any(wanted);
-    assert!(reached(|step| matches!(step, Action::Bind { at: Endpoint(Ip::LinkGroup6(_), _), .. })));
-    assert!(reached(|step| matches!(step, Action::Create { space: Space::Ipoib, .. })));
-    assert!(reached(|step| matches!(step, Action::AttachHugeQp { .. })));
-    assert!(reached(|step| matches!(step, Action::Join { group: 4.., .. })));
-    assert!(reached(|step| matches!(step, Action::SetEce { .. })));
+    assert!(reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::LinkGroup6(_), _))))));
+    assert!(reached(|step| matches!(step, Action::Create { space: PortSpace::Ipoib, .. })));
+    assert!(reached(|step| matches!(step, Action::On(_, IdCall::AttachHugeQp))));
+    assert!(reached(|step| matches!(step, Action::On(_, IdCall::Join { group: 4.., .. }))));
+    assert!(reached(|step| matches!(step, Action::On(_, IdCall::SetEce(_)))));
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! Programs for soft-iWARP: they contain what it offers, reach their goals on the simulator, and show a difference.
 
-use cmid_differential::campaign::{FIRST_SEED, Outcome, Plan, run_made};
-use cmid_differential::generate::{self, NUMBERS, program_on};
+use cmid_differential::campaign::{FIRST_SEED, Outcome, Plan, run};
+use cmid_differential::generate::{self, Kind, NUMBERS};
 use cmid_differential::judge::{Reality, Run};
-use cmid_differential::program::{Action, Network, Program, Space};
+use cmid_differential::program::{Action, IdCall, Network, Program};
 use cmid_differential::simulated::{Schedule, schedules, simulate};
 use cmid_differential::trace::Seen;
+use cmid_proto::PortSpace;
 use cmid_sim::Flavour;
 
-fn program(seed: u64) -> Program {
-    program_on(Network::Iwarp, seed)
-}
+const KIND: Kind = Kind::Calls(Network::Iwarp);
 
 /// The simulator in the place of the kernel.
 struct Simulator {
@@ -39,8 +38,8 @@ impl Reality for Simulator {
 
 fn campaign(bent: bool, programs: u64) -> (Plan, Outcome) {
     let seeds = FIRST_SEED..FIRST_SEED + programs;
-    let plan = Plan { seeds, batch: 10, limit: None, least: 1, deadline: None, failures: 1, shrink: false };
-    let outcome = run_made(&plan, |seed| Ok(program(seed)), &mut Simulator { bent }, |_| {});
+    let plan = Plan { kind: KIND, seeds, batch: 10, limit: None, least: 1, deadline: None, failures: 1, shrink: false };
+    let outcome = run(&plan, &mut Simulator { bent }, |_| {});
     (plan, outcome.unwrap_or_else(|error| panic!("{error}")))
 }
 
@@ -66,12 +65,12 @@ fn a_difference_is_found_and_its_program_names_its_transport() {
 #[test]
 fn programs_have_no_datagrams_and_no_groups_and_no_call_that_blocks() {
     for seed in 0..30 {
-        let program = program(seed);
+        let program = KIND.program(seed);
         assert!(generate::is_safe(&program), "{program}");
         assert!(schedules(&program).len() <= 16, "{program}");
         for step in &program.steps {
-            let datagram = matches!(step.action, Action::Create { space: Space::Udp | Space::Ipoib, .. });
-            let group = matches!(step.action, Action::Join { .. } | Action::Leave { .. });
+            let datagram = matches!(step.action, Action::Create { space: PortSpace::Udp | PortSpace::Ipoib, .. });
+            let group = matches!(step.action, Action::On(_, IdCall::Join { .. } | IdCall::Leave(_)));
             assert!(!datagram && !group, "{program}");
         }
     }

@@ -1,4 +1,4 @@
-//! Converts the fuzzer's bytes to choices.
+//! Converts bytes to choices: those of a fuzzer, of proptest, or of a seed.
 //!
 //! A choice takes one byte, so that a change of one byte changes one choice. Without remaining bytes every choice is
 //! the first.
@@ -7,38 +7,55 @@ use arbitrary::{Arbitrary, Unstructured};
 
 /// The remaining bytes.
 #[derive(Debug)]
-pub(crate) struct Input<'a>(Unstructured<'a>);
+pub struct Input<'a> {
+    bytes: Unstructured<'a>,
+    is_graded: bool,
+}
 
 impl<'a> Input<'a> {
     /// All of the bytes.
-    pub(crate) fn new(data: &'a [u8]) -> Self {
-        Input(Unstructured::new(data))
+    pub fn new(data: &'a [u8]) -> Self {
+        Input { bytes: Unstructured::new(data), is_graded: false }
+    }
+
+    /// All of the bytes, of which a smaller one is an earlier choice, among at most 256. What makes bytes smaller then
+    /// finds the first choices, and all of many choices are about as likely.
+    pub fn graded(data: &'a [u8]) -> Self {
+        Input { is_graded: true, ..Input::new(data) }
     }
 
     /// Whether no bytes remain.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.is_empty()
+    pub fn is_over(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// A number below `count`.
-    pub(crate) fn below(&mut self, count: usize) -> usize {
-        self.0.int_in_range(0..=count.max(1) - 1).unwrap_or(0)
+    pub fn below(&mut self, count: usize) -> usize {
+        if self.is_graded {
+            return usize::from(self.any::<u8>()) * count / 256;
+        }
+        self.bytes.int_in_range(0..=count.max(1) - 1).unwrap_or(0)
+    }
+
+    /// The same as a byte.
+    pub fn byte_below(&mut self, count: u8) -> u8 {
+        self.below(count.into()) as u8
     }
 
     /// True once in `times`; false without remaining bytes.
-    pub(crate) fn once_in(&mut self, times: usize) -> bool {
+    pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) + 1 == times
     }
 
     /// One of several; `None` of none.
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
         let at = self.below(from.len());
         from.get(at).copied()
     }
 
     /// Any value of a type that is made of numbers.
-    pub(crate) fn any<T: Arbitrary<'a> + Default>(&mut self) -> T {
-        self.0.arbitrary().unwrap_or_default()
+    pub fn any<T: Arbitrary<'a> + Default>(&mut self) -> T {
+        self.bytes.arbitrary().unwrap_or_default()
     }
 }
 

@@ -48,6 +48,8 @@ mod script;
 mod taken;
 mod well;
 
+pub use input::Input;
+
 /// Prints each step of an input to standard error from now on. The environment variable `CMID_FUZZ_TRACE` enables
 /// this from the start.
 pub fn trace() {
