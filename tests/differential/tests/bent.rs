@@ -135,6 +135,12 @@ impl Reality for BentReality {
     }
 }
 
+fn bent(bend: Bend) -> BentReality {
+    BentReality { bend, hurried: false, ticks: 0 }
+}
+
+const IWARP: Kind = Kind::Calls(Network::Iwarp);
+
 fn plan(seeds: Range<u64>) -> Plan {
     Plan {
         kind: Kind::Calls(Network::Roce),
@@ -150,7 +156,7 @@ fn plan(seeds: Range<u64>) -> Plan {
 
 fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
     let plan = Plan { shrink, ..plan(0..100) };
-    run(&plan, &mut BentReality { bend, hurried, ticks: 0 }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
+    run(&plan, &mut BentReality { hurried, ..bent(bend) }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -164,7 +170,7 @@ fn the_simulator_agrees_with_itself_under_every_schedule() {
 #[test]
 fn time_waits_end_with_the_oldest_or_within_a_tick_with_the_newest() {
     for ticks in [u64::MAX, 0b0101, 0b1010] {
-        let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks };
+        let mut reality = BentReality { ticks, ..bent(Bend::Nothing) };
         let outcome = run(&plan(0..200), &mut reality, |_| {}).unwrap();
         assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (200, 0, 0), "{ticks:b}");
     }
@@ -196,7 +202,7 @@ fn three_connections() -> Program {
 #[test]
 fn no_ticks_make_the_oldest_of_three_time_waits_end_last_and_the_others_in_turn() {
     let program = three_connections();
-    let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 };
+    let mut reality = bent(Bend::Nothing);
     let mut run = reality.run(std::slice::from_ref(&program)).unwrap().remove(0);
     let is_end = |line: &Line| matches!(&line.what, Seen::Event { kind, .. } if kind == "TIMEWAIT_EXIT");
     let places: Vec<usize> = (0..run.trace.a.len()).filter(|&at| is_end(&run.trace.a[at])).collect();
@@ -250,11 +256,18 @@ fn a_seed_always_gives_the_same_program_and_its_text_gives_it_again() {
 }
 
 #[test]
-fn no_program_holds_up_a_kernel_and_races_are_few() {
+fn no_program_holds_up_a_kernel_and_races_are_few_and_iwarp_has_no_datagrams_and_no_groups() {
     for seed in 0..60 {
-        let program = generate::program(seed);
-        assert!(generate::is_safe(&program), "{program}");
-        assert!(schedules(&program).len() <= 16, "{program}");
+        let programs = [generate::program(seed), IWARP.program(seed)];
+        for program in &programs {
+            assert!(generate::is_safe(program), "{program}");
+            assert!(schedules(program).len() <= 16, "{program}");
+        }
+        for step in &programs[1].steps {
+            let datagram = matches!(step.action, Action::Create { space: PortSpace::Udp | PortSpace::Ipoib, .. });
+            let group = matches!(step.action, Action::On(_, IdCall::Join { .. } | IdCall::Leave(_)));
+            assert!(!datagram && !group, "{}", programs[1]);
+        }
     }
 }
 
@@ -289,9 +302,7 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
         ran.limits.phases.iter().any(Option::is_some)
     });
     let program = waits.unwrap_or_else(|| panic!("no program has a time wait"));
-    let mut runs =
-        BentReality { bend: Bend::Disconnect, hurried: false, ticks: 0 }.run(std::slice::from_ref(&program)).unwrap();
-    let mut slow = runs.remove(0);
+    let mut slow = bent(Bend::Disconnect).run(std::slice::from_ref(&program)).unwrap().remove(0);
     slow.trace.a.clear();
     slow.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1));
     let verdict = judge(&program, &slow, Flavour::Linux6_12);
@@ -326,7 +337,7 @@ struct Busy {
 impl Reality for Busy {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
         std::thread::sleep(self.takes);
-        let mut runs = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }.run(programs)?;
+        let mut runs = bent(Bend::Nothing).run(programs)?;
         for run in &mut runs {
             run.trace.a.clear();
             run.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1000));
@@ -358,7 +369,7 @@ fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
 #[test]
 fn a_limit_in_time_does_not_make_fewer_enough() {
     let plan = Plan { limit: Some(Duration::ZERO), least: 15, ..plan(0..100) };
-    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }, |_| {}).unwrap();
+    let outcome = run(&plan, &mut bent(Bend::Nothing), |_| {}).unwrap();
     assert_eq!((outcome.agreed, outcome.not_run), (20, 80));
     assert_eq!(outcome.objections(&plan, false), Vec::<String>::new());
     assert!(!outcome.objections(&plan, true).is_empty(), "so few reach everything");
@@ -377,8 +388,22 @@ fn few_may_be_undecided_and_none_may_differ_or_be_left_out_unasked() {
 
 #[test]
 fn enough_is_reached_every_day() {
-    let plan = plan(FIRST_SEED..FIRST_SEED + LEAST);
-    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }, |_| {}).unwrap();
-    println!("{outcome}");
-    assert_eq!(outcome.objections(&plan, true), Vec::<String>::new());
+    for (kind, programs) in [(Kind::Calls(Network::Roce), LEAST), (IWARP, 120)] {
+        let plan = Plan { kind, ..plan(FIRST_SEED..FIRST_SEED + programs) };
+        let outcome = run(&plan, &mut bent(Bend::Nothing), |_| {}).unwrap();
+        println!("{outcome}");
+        assert_eq!((outcome.agreed, outcome.disagreements.len()), (programs, 0));
+        assert_eq!(outcome.objections(&plan, true), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_difference_on_iwarp_is_found_and_its_program_names_its_transport() {
+    let plan = Plan { kind: IWARP, ..plan(FIRST_SEED..FIRST_SEED + 20) };
+    let outcome = run(&plan, &mut bent(Bend::PrivateData), |_| {}).unwrap();
+    let found = outcome.disagreements.first().unwrap_or_else(|| panic!("it was not found"));
+    let text = found.to_string();
+    assert!(text.contains("--transport siw --program") && text.contains(r#""network":"Iwarp""#), "{text}");
+    let again: Program = serde_json::from_str(&serde_json::to_string(&found.program).unwrap()).unwrap();
+    assert_eq!(again, found.program);
 }
