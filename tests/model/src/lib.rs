@@ -1,8 +1,8 @@
 //! Programs from bytes, on a model of the kernel as a core sees it.
 //!
 //! Each target is a function of bytes that panics if an invariant is violated. There is one generator of inputs,
-//! `input`: the fuzzer's inputs, the committed corpora and the random programs of proptest are the same bytes, and a
-//! failure of each shrinks to fewer of them. `tests/random.rs` runs random bytes; `tests/replay.rs` replays the committed
+//! [`Input`]: the fuzzer's inputs, the committed corpora and the random programs of proptest are the same bytes, and a
+//! failure of each shrinks to fewer of them. The programs of `tests/differential` are made from bytes by it too. `tests/random.rs` runs random bytes; `tests/replay.rs` replays the committed
 //! corpora on stable. Only `fuzz/`, a separate workspace with one line per target, needs cargo-fuzz: `cargo xtask fuzz
 //! TARGET`. The last four targets need the feature `devices`.
 //!
