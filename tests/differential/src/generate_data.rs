@@ -24,7 +24,7 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
     // Most messages find a receive.
     for side in [SideName::A, SideName::B] {
         for _ in 0..input.below(6) {
-            let step = DataStep::Receive { at: input.byte_below(MEMORY - 16), len: 16 };
+            let step = DataStep::Receive { at: input.below(usize::from(MEMORY) - 16) as u8, len: 16 };
             steps.push((side, Action::On(id_of(side), IdCall::Data(step))));
         }
     }
@@ -81,7 +81,7 @@ fn connection(shared: [bool; 2]) -> Vec<(SideName, Action)> {
 
 fn step(input: &mut Input<'_>) -> DataStep {
     // A range that is mostly inside the memory.
-    let mut range = || (input.byte_below(MEMORY - 14), input.byte_below(17));
+    let mut range = || (input.below(usize::from(MEMORY) - 14) as u8, input.below(17) as u8);
     let ((at, len), (to, _)) = (range(), range());
     match input.below(160) {
         0..28 => DataStep::Receive { at, len: if input.once_in(8) { len } else { 16 } },
@@ -90,8 +90,8 @@ fn step(input: &mut Input<'_>) -> DataStep {
         86..93 => DataStep::Look,
         93..97 => DataStep::Deregister,
         97..100 => DataStep::Register,
-        100..104 => DataStep::ReceiveAll { at, len: 16, count: input.byte_below(4) },
-        104..109 => DataStep::PostAll { request: request(input, at, len, to), count: input.byte_below(4) },
+        100..104 => DataStep::ReceiveAll { at, len: 16, count: input.below(4) as u8 },
+        104..109 => DataStep::PostAll { request: request(input, at, len, to), count: input.below(4) as u8 },
         109..113 => DataStep::Reregister { write: input.below(3) > 0 },
         113..119 => DataStep::AllocWindow,
         119..126 => DataStep::Bind { at, len, write: input.below(3) > 0 },
@@ -99,7 +99,7 @@ fn step(input: &mut Input<'_>) -> DataStep {
         129 => DataStep::DeallocWindow,
         130..138 => DataStep::ReceiveBlock,
         138..150 => DataStep::PostBlock(request(input, 0, len, to)),
-        150..153 => DataStep::Resize { depth: input.byte_below(40) },
+        150..153 => DataStep::Resize { depth: input.below(40) as u8 },
         153..155 => DataStep::Share,
         155..158 => DataStep::BindBlock { write: input.below(3) > 0 },
         _ => DataStep::TakeBlock,

@@ -23,6 +23,7 @@ mod data_outcome;
 mod device_runner;
 pub mod differences;
 pub mod generate;
+mod generate_calls;
 mod generate_data;
 pub mod judge;
 #[cfg(feature = "verbs")]

@@ -37,11 +37,6 @@ impl<'a> Input<'a> {
         self.bytes.int_in_range(0..=count.max(1) - 1).unwrap_or(0)
     }
 
-    /// The same as a byte.
-    pub fn byte_below(&mut self, count: u8) -> u8 {
-        self.below(count.into()) as u8
-    }
-
     /// True once in `times`; false without remaining bytes.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) + 1 == times
@@ -73,5 +68,6 @@ mod tests {
         assert!(input.is_over());
         assert_eq!((input.below(5), input.once_in(2)), (0, false));
         assert_eq!(input.pick::<u8>(&[]), None);
+        assert_eq!([0, 51, 52, 255].map(|byte| Input::graded(&[byte]).below(5)), [0, 0, 1, 4]);
     }
 }
