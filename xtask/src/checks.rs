@@ -9,9 +9,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_softroce::packages;
 
-use crate::context::{Context, output};
+use crate::context::{Context, output, run};
 use crate::step::OutOfReach;
-use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, TYPOS, add_target, succeeds};
+use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, add_target, succeeds};
 
 /// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
@@ -66,11 +66,6 @@ pub(crate) fn advisories(context: &mut Context) -> Result<()> {
     DENY.run(context, &["deny", "--locked", "check", "advisories"])
 }
 
-/// Checks the spelling of names, comments and documents.
-pub(crate) fn spelling(context: &mut Context) -> Result<()> {
-    TYPOS.run(context, &[])
-}
-
 /// Checks that the core depends on nothing that does I/O.
 pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
     let strangers: Vec<_> = dependencies(context, "cmid-proto")?
@@ -79,11 +74,6 @@ pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
         .collect();
     ensure!(strangers.is_empty(), "cmid-proto must not depend on {}", strangers.join(", "));
     Ok(())
-}
-
-/// Checks that a driver with the real device needs nothing of rdma-core to build.
-pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
-    without_pkg_config(context, &["check", "-p", "cmid-mio", "--features", "verbs"])
 }
 
 /// Runs cargo without the descriptions of installed libraries, so that rdma-sys does not build.
@@ -117,24 +107,17 @@ pub(crate) fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// All crates but cmid-verbs, whose tests are steps of their own, one for each of its bindings.
-const TESTS: [&str; 5] = ["test", "--workspace", "--exclude", "cmid-verbs", "--all-features"];
-
-/// Runs the tests of the workspace. The conformance suite on the simulator compares its run with the recorded one.
+/// Runs the tests of all crates but cmid-verbs, whose tests are steps of their own, one for each of its bindings. The conformance suite on the simulator compares its run with the recorded one.
 pub(crate) fn tests(context: &mut Context) -> Result<()> {
     let report = context.target().join("conformance-reports/sim-fast.json");
     fs::create_dir_all(context.target().join("conformance-reports")).context("the folder of reports")?;
     if report.exists() {
         fs::remove_file(&report).context("an old report")?;
     }
-    context.cargo(&[&TESTS[..], &["--tests"]].concat(), &[("CMID_REPORT", report.as_os_str())])?;
+    let words = ["test", "--workspace", "--exclude", "cmid-verbs", "--all-features", "--tests"];
+    context.cargo(&words, &[("CMID_REPORT", report.as_os_str())])?;
     ensure!(report.exists(), "the run left no report at {}", report.display());
     Ok(())
-}
-
-/// Runs the examples in documentation, with the build of the tests.
-pub(crate) fn examples(context: &mut Context) -> Result<()> {
-    context.cargo(&[&TESTS[..], &["--doc"]].concat(), &[])
 }
 
 /// Runs the tests of cmid-verbs, with its own bindings. None of its `compile_fail` examples may compile, each with the error
@@ -184,9 +167,7 @@ pub(crate) fn coverage(context: &mut Context) -> Result<()> {
         let folder = PathBuf::from(format!("/usr/lib/llvm-{major}/bin"));
         command.env("LLVM_COV", folder.join("llvm-cov")).env("LLVM_PROFDATA", folder.join("llvm-profdata"));
     }
-    let status = command.status().context("cargo-llvm-cov")?;
-    ensure!(status.success(), "cargo-llvm-cov failed ({status}): at most {UNCOVERED} lines may be run by no test");
-    Ok(())
+    run(&mut command).with_context(|| format!("at most {UNCOVERED} lines may be run by no test"))
 }
 
 /// Runs the program of `benches/core`, which counts with valgrind.
@@ -196,17 +177,10 @@ pub(crate) fn bench(context: &Context, arguments: &[&str]) -> Result<()> {
     context.cargo(&[&run, arguments].concat(), &[])
 }
 
-/// Counts what a world of the simulator costs, with valgrind.
-pub(crate) fn world_cost(context: &Context) -> Result<()> {
-    packages::ensure(&["valgrind"])?;
-    context.script("world-cost.sh")
-}
-
 /// The simulator as WebAssembly, in a browser without a screen: its page shows what the same program prints here.
 pub(crate) fn browser(context: &Context) -> Result<()> {
-    packages::ensure(&["chromium-headless-shell"])?;
     add_target(context, "wasm32-wasip1")?;
-    context.script("browser.sh")
+    context.script("browser.sh", &["chromium-headless-shell"])
 }
 
 /// Runs the demonstrations on the simulated fabric, the one that is built soonest first. Without optimization, because
@@ -218,18 +192,6 @@ pub(crate) fn demo(context: &mut Context) -> Result<()> {
         context.program(&format!("--package {program}"), ["demo"])?;
     }
     Ok(())
-}
-
-/// The book of docs/, and its links.
-pub(crate) fn book(context: &mut Context) -> Result<()> {
-    packages::ensure(&["linkchecker"])?;
-    context.script("book.sh")
-}
-
-/// The Debian package of the programs: it is unpacked, its programs run and its manual pages formatted.
-pub(crate) fn debian_package(context: &mut Context) -> Result<()> {
-    packages::ensure(&["dpkg-dev", "help2man", "man-db"])?;
-    context.script("deb.sh")
 }
 
 #[cfg(test)]

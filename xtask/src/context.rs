@@ -1,7 +1,7 @@
 //! The workspace, and the environment of the programs that steps run.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_softroce::Kernel;
+use cmid_softroce::{Kernel, packages};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader};
@@ -43,12 +43,7 @@ impl Context {
 
     /// Runs cargo in the workspace. Its output goes to this program's output.
     pub(crate) fn cargo(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
-        let mut command = self.cargo_command(arguments);
-        let status = command.envs(environment.iter().copied()).status().context("cargo")?;
-        if !status.success() {
-            bail!("cargo {} failed: {status}", arguments.join(" "));
-        }
-        Ok(())
+        run(self.cargo_command(arguments).envs(environment.iter().copied()))
     }
 
     /// Runs a program of the workspace in the caller's directory; the words select it for cargo, which shows what it
@@ -56,9 +51,7 @@ impl Context {
     pub(crate) fn program(&self, words: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<()> {
         let mut command = self.cargo_command(&["run", "--manifest-path"]);
         command.arg(self.root.join("Cargo.toml")).args(words.split(' ')).arg("--").args(arguments);
-        let status = command.current_dir(env::current_dir()?).status().context("cargo")?;
-        ensure!(status.success(), "cargo run {words}: {status}");
-        Ok(())
+        run(command.current_dir(env::current_dir()?))
     }
 
     /// Runs cargo in the workspace and returns its standard output.
@@ -82,13 +75,13 @@ impl Context {
         Ok(said)
     }
 
-    /// Runs a script of xtask/scripts on the host, with the path of the target directory.
-    pub(crate) fn script(&self, name: &str) -> Result<()> {
+    /// Runs a script of xtask/scripts on the host, with the path of the target directory. Installs the packages that it
+    /// needs.
+    pub(crate) fn script(&self, name: &str, needs: &[&str]) -> Result<()> {
+        packages::ensure(needs)?;
         let mut command = Command::new(self.root.join("xtask/scripts").join(name));
         command.arg(self.target()).current_dir(&self.root);
-        let status = command.envs(self.environment.iter().cloned()).status().with_context(|| name.to_owned())?;
-        ensure!(status.success(), "xtask/scripts/{name}: {status}");
-        Ok(())
+        run(command.envs(self.environment.iter().cloned()))
     }
 
     fn cargo_command(&self, arguments: &[&str]) -> Command {
@@ -97,6 +90,15 @@ impl Context {
         command.envs(self.environment.iter().cloned());
         command
     }
+}
+
+/// Runs a program. Its output goes to this program's output. A status other than 0 is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let what = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
+    let status = command.status().with_context(|| what.clone())?;
+    ensure!(status.success(), "{what} failed: {status}");
+    Ok(())
 }
 
 /// Runs a program and returns its standard output.

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::{command, guest, host};
 
 /// The number of concurrent programs where the guest's clock counts instructions.
@@ -88,7 +88,6 @@ fn write(context: &Context, which: &str) -> Result<PathBuf> {
     let file = context.target().join(format!("differential/{}", which.replace(' ', "")));
     fs::create_dir_all(context.target().join("differential")).context("the folder of programs")?;
     let mut make = Command::new(context.release("differential"));
-    let status = make.args(which.split(' ')).arg("--write").arg(&file).status().context("differential")?;
-    ensure!(status.success(), "differential --write: {status}");
+    context::run(make.args(which.split(' ')).arg("--write").arg(&file))?;
     Ok(file)
 }

@@ -3,14 +3,14 @@
 //! New inputs go to a corpus under `target/`. `--keep` adds them to the committed corpus and minimises that by the
 //! covered edges, not by how often they are reached, which keeps it small.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::tools::{self, succeeds};
 
 /// The maximum length of committed inputs in bytes.
@@ -119,7 +119,7 @@ fn show(context: &Context, arguments: &Arguments) -> Result<()> {
 fn prepare() -> Result<()> {
     if !succeeds(Command::new("rustup").args(["run", TOOLCHAIN, "rustc", "--version"])) {
         let mut install = Command::new("rustup");
-        finish(install.args(["toolchain", "install", TOOLCHAIN, "--profile", "minimal"]))?;
+        context::run(install.args(["toolchain", "install", TOOLCHAIN, "--profile", "minimal"]))?;
     }
     Ok(())
 }
@@ -132,16 +132,7 @@ fn cargo_fuzz(context: &Context, target: &str, corpora: &[&Path], options: &[&st
     command.args(["fuzz", "run", "--fuzz-dir", folder(target)]).env("RUSTUP_TOOLCHAIN", TOOLCHAIN).env_remove("CARGO");
     command.args(["--sanitizer", "none", "--no-trace-compares", target]).args(corpora);
     command.arg("--").arg(format!("-max_len={LONGEST}")).args(options);
-    finish(command.env("CARGO_TARGET_DIR", context.target().join("fuzz")))
-}
-
-fn finish(command: &mut Command) -> Result<()> {
-    let what = command.get_args().collect::<Vec<_>>().join(OsStr::new(" "));
-    let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
-    if !status.success() {
-        bail!("{} failed: {status}", what.to_string_lossy());
-    }
-    Ok(())
+    context::run(command.env("CARGO_TARGET_DIR", context.target().join("fuzz")))
 }
 
 #[cfg(test)]

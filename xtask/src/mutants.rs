@@ -26,7 +26,7 @@ const INPUTS: [&str; 6] = [".cargo/mutants.toml", "proto", "tests/model", "fuzz/
 /// The exit statuses of cargo-mutants after a complete run: all mutants caught, some missed, some timed out.
 const JUDGED: [i32; 3] = [0, 2, 3];
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Arguments {
     /// Judge only these shards, of 0 to 15
     #[arg(value_name = "SHARD", value_parser = clap::value_parser!(u32).range(..i64::from(SHARDS)))]
@@ -35,11 +35,6 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if arguments.shards.is_empty() { judge(context, 0..SHARDS) } else { judge(context, arguments.shards.clone()) }
-}
-
-/// Judges all shards, as a step.
-pub(crate) fn all(context: &mut Context) -> Result<()> {
-    judge(context, 0..SHARDS)
 }
 
 fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()> {
@@ -55,19 +50,9 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
         if !done.is_file() {
             fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
             let mut command = MUTANTS.command(context)?;
-            command.args([
-                "mutants",
-                "--package",
-                "cmid-proto",
-                "--profile",
-                "mutants",
-                "--no-shuffle",
-                "--colors",
-                "never",
-                "--sharding",
-                "round-robin",
-                "--shard",
-            ]);
+            let words =
+                "mutants --package cmid-proto --profile mutants --no-shuffle --colors never --sharding round-robin";
+            command.args(words.split(' ')).arg("--shard");
             command.arg(format!("{shard}/{SHARDS}")).arg("--output").arg(&output).env_remove("CARGO_TARGET_DIR");
             // The profile says whether builds are incremental.
             command.env_remove("CARGO_INCREMENTAL");

@@ -7,6 +7,7 @@ use crate::backend::Backend::{self, Kernel as Own, Librdmacm};
 use crate::runner::Programme;
 use crate::step::Work::{self, Alone, Beside, Cargo, Vms};
 use crate::step::{On, Step, Vm};
+use crate::tools::TYPOS;
 use crate::{checks, chroot, differential, host, mutants, power, sanitize, static_program, tools, versus};
 
 /// The programme that CI runs.
@@ -142,11 +143,11 @@ macro_rules! check {
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
     step("format", 5, Cargo("fmt --all --check")),
-    step("spelling", 10, Alone(checks::spelling)),
+    step("spelling", 10, Alone(|context| TYPOS.run(context, &[]))),
     step("dependencies of cmid-proto", 1, Alone(checks::proto_dependencies)),
     step("licences, bans and sources of dependencies", 5, Alone(checks::licences)),
     step("advisories of dependencies", 10, Alone(checks::advisories)),
-    step("cmid-mio without rdma-core", 10, Alone(checks::mio_without_rdma_core)),
+    step("cmid-mio without rdma-core", 10, Alone(|context| checks::without_pkg_config(context, &["check", "-p", "cmid-mio", "--features", "verbs"]))),
     step("packages for rdma-sys", 1, Alone(host::prepare)),
     // Two at a time. A build waits for another one in the same folder, so the profiles alternate. The VMs need their programs.
     step("clippy", 150, Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
@@ -194,14 +195,14 @@ const STEPS: &[Step] = &[
     step("tests", 500, Beside(checks::tests)),
     step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
     step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
-    step("what a world costs", 90, Beside(|context| checks::world_cost(context))),
+    step("what a world costs", 90, Beside(|context| context.script("world-cost.sh", &["valgrind"]))),
     step("a world in a browser", 90, Beside(|context| checks::browser(context))),
     step("coverage of cmid-proto", 90, Beside(checks::coverage)),
     step("tests of cmid-verbs; what must not compile does not, for the reason it names", 90, Beside(checks::tests_of_verbs)),
     step("cmid-verbs with rdma-sys", 60, Cargo("test -p cmid-verbs --all-features --lib --test layout")),
-    step("examples in documentation", 80, Beside(checks::examples)),
+    step("examples in documentation", 80, Cargo("test --workspace --exclude cmid-verbs --all-features --doc")),
     step("what README names compiles with Debian 13's own Rust, and the host's program starts there", 120, Beside(|context| chroot::bare(context, include_str!("check_rust.sh")))),
-    step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh"))),
+    step("a program starts without rdma-core", 5, Beside(|context| context.script("without-rdma-core.sh", &[]))),
 ];
 
 /// The steps that take too long for the daily programme: `cargo xtask test --slow`. The kernel waits for an answer
@@ -241,12 +242,12 @@ const SLOW: &[Step] = &[
     step("under AddressSanitizer, with one driver", 600, Work::Vm(sanitize::one_driver(V6_1, Librdmacm))),
     step("under AddressSanitizer, on the kernel backend", 600, Work::Vm(sanitize::one_driver(V6_12, Own))),
     step("the demonstrations", 60, Alone(checks::demo)),
-    step("the product crates as packages", 300, Alone(|context| context.script("packages.sh"))),
+    step("the product crates as packages", 300, Alone(|context| context.script("packages.sh", &[]))),
     step("the interface of the last release", 300, Alone(checks::interface)),
-    step("the programs as a Debian package", 300, Alone(checks::debian_package)),
-    step("the book of docs/", 60, Alone(checks::book)),
+    step("the programs as a Debian package", 300, Alone(|context| context.script("deb.sh", &["dpkg-dev", "help2man", "man-db"]))),
+    step("the book of docs/", 60, Alone(|context| context.script("book.sh", &["linkchecker"]))),
     step("every state of small worlds", 600, Cargo("run --release --package cmid-exploration")),
-    step("mutants of the core", 14400, Alone(mutants::all)),
+    step("mutants of the core", 14400, Alone(|context| mutants::run(context, &mutants::Arguments::default()))),
     step("NVMe: 1,000 worlds", 300, Cargo("NVME_WORLDS=1000 test --release -p cmid-nvme --test worlds")),
     step("50,000 random programs of each kind", 900, Cargo("PROPTEST_CASES=50000 test --release -p cmid-model --all-features --test random")),
     step("a replicated log on three machines under 50 cuts of power and links", 900, Vms(Kernel::V6_12, |context| power::cuts(context, &power::FIFTY))),

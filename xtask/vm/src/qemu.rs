@@ -11,7 +11,7 @@ use std::os::{
     fd::OwnedFd,
     unix::{ffi::OsStrExt, ffi::OsStringExt, net::UnixStream, process::CommandExt},
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,39 +24,6 @@ const KERNEL_ARGUMENTS: &str =
 
 /// The root bus has no room for many more devices.
 pub(crate) const MOST_WRITABLE: usize = 16;
-
-/// The files of a run, all in its directory.
-pub(crate) struct Files {
-    pub(crate) initramfs: PathBuf,
-    pub(crate) console: PathBuf,
-    pub(crate) stdout: PathBuf,
-    pub(crate) stderr: PathBuf,
-    /// The socket of QEMU's monitor, which a machine on a wire has.
-    pub(crate) monitor: PathBuf,
-    /// QEMU's own messages.
-    pub(crate) messages: PathBuf,
-}
-
-impl Files {
-    pub(crate) fn new(directory: &Path) -> Self {
-        Files {
-            initramfs: directory.join("initramfs"),
-            console: directory.join("console"),
-            stdout: directory.join("stdout"),
-            stderr: directory.join("stderr"),
-            monitor: directory.join("monitor"),
-            messages: directory.join("messages"),
-        }
-    }
-
-    /// Creates or empties the files that are read before QEMU may have opened them.
-    pub(crate) fn clear(&self) -> Result<(), Error> {
-        for path in [&self.console, &self.stdout, &self.stderr] {
-            File::create(path).about_file(path)?;
-        }
-        Ok(())
-    }
-}
 
 /// A report of the guest on the control connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,20 +45,21 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Starts QEMU, and sends the path of the run's directory to the guest's init.
+    /// Starts QEMU, and sends the path of the run's directory to the guest's init. In that directory are the `initramfs`,
+    /// the files `console`, `stdout` and `stderr` that the guest writes, QEMU's own `messages`, and for a machine on a wire
+    /// the socket `monitor`.
     pub(crate) fn start(
         options: &Options,
         wire: Option<&Segment>,
         kernel: &Unpacked,
         directory: &Path,
-        files: &Files,
     ) -> Result<Self, Error> {
-        let messages = File::create(&files.messages).about_file(&files.messages)?;
+        let messages = File::create(directory.join("messages")).about("QEMU's messages")?;
         let (mut control, theirs) = UnixStream::pair().about("a socket pair")?;
         // setpriv: QEMU must not outlive this process. A process group of its own: Ctrl-C is handled by this process
         // only.
         let mut command = tool::command("setpriv");
-        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]).args(arguments(options, wire, kernel, files));
+        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]).args(arguments(options, wire, kernel, directory));
         command.stdin(OwnedFd::from(theirs)).stdout(messages.try_clone().about("a file")?).stderr(messages);
         let child = command.process_group(0).spawn().map_err(|error| Error::Tool {
             what: "setpriv qemu-system-x86_64".to_owned(),
@@ -152,7 +120,7 @@ fn parse(line: &str) -> Result<Report, Error> {
     .ok_or_else(|| Error::Unexpected(format!("the guest reported {line:?}")))
 }
 
-fn arguments(options: &Options, wire: Option<&Segment>, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
+fn arguments(options: &Options, wire: Option<&Segment>, kernel: &Unpacked, directory: &Path) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
     if options.counted_clock {
         arguments.add("-accel", "tcg,thread=single");
@@ -169,15 +137,15 @@ fn arguments(options: &Options, wire: Option<&Segment>, kernel: &Unpacked, files
         arguments.0.push(flag.into());
     }
     arguments.add("-kernel", kernel.vmlinux());
-    arguments.add("-initrd", &files.initramfs);
+    arguments.add("-initrd", directory.join("initramfs"));
     arguments.add("-append", KERNEL_ARGUMENTS);
-    arguments.file("console", &files.console);
+    arguments.file("console", directory);
     arguments.add("-serial", "chardev:console");
     arguments.add("-device", "virtio-serial-pci,id=serial");
     // QEMU's standard input is the control socket.
     arguments.add("-chardev", "socket,id=control,fd=0");
-    arguments.file("stdout", &files.stdout);
-    arguments.file("stderr", &files.stderr);
+    arguments.file("stdout", directory);
+    arguments.file("stderr", directory);
     for name in ["control", "stdout", "stderr"] {
         arguments.add("-device", format!("virtserialport,bus=serial.0,chardev={name},name={name}"));
     }
@@ -185,7 +153,8 @@ fn arguments(options: &Options, wire: Option<&Segment>, kernel: &Unpacked, files
         for (option, value) in segment.arguments() {
             arguments.add(option, value);
         }
-        arguments.add("-chardev", with_path("socket,id=monitor,server=on,wait=off,path=", &files.monitor, ""));
+        arguments
+            .add("-chardev", with_path("socket,id=monitor,server=on,wait=off,path=", &directory.join("monitor"), ""));
         arguments.add("-mon", "chardev=monitor,mode=readline");
     }
     if let Some(disk) = wire.and_then(|segment| segment.disk.as_deref()) {
@@ -212,9 +181,9 @@ impl Arguments {
         self.0.push(value.as_ref().to_owned());
     }
 
-    /// A character device that ends in a file.
-    fn file(&mut self, id: &str, path: &Path) {
-        self.add("-chardev", with_path(&format!("file,id={id},path="), path, ""));
+    /// A character device that ends in the file of its name.
+    fn file(&mut self, id: &str, directory: &Path) {
+        self.add("-chardev", with_path(&format!("file,id={id},path="), &directory.join(id), ""));
     }
 
     /// A directory that the guest can mount.

@@ -6,7 +6,7 @@ use crate::guest::Guest;
 use crate::kernel::{self, Unpacked};
 use crate::output::Pump;
 use crate::packages::{self, FOR_THE_MACHINE};
-use crate::qemu::{self, Files, Report};
+use crate::qemu::{self, Report};
 use crate::segment::Segment;
 use crate::transport::{self, Transport};
 use crate::{Kernel, Options, initramfs, modules, progress, script};
@@ -59,26 +59,26 @@ pub(crate) fn start(
     let (cache, kernel) = prepare(options.kernel)?;
     progress::begin(&format!("booting Linux {}", kernel.release));
     let directory = RunDirectory::create(&cache)?;
-    let files = Files::new(directory.path());
+    let file = |name| directory.path().join(name);
     let mut modules = modules::load_order(&kernel, options.transport, wire)?;
     if options.transport == Transport::Siw {
         modules.push(modules::read(&kernel, &transport::ensure_siw(&cache, options.kernel, &kernel)?)?);
     }
-    initramfs::write(&files.initramfs, &modules)?;
+    initramfs::write(&file("initramfs"), &modules)?;
     let script = script::build(&options, command, &kernel.release)?;
     for (name, contents) in
         [("command", script), ("kernel", line(&kernel.directory)), ("writable", writable(&options.writable))]
     {
-        let path = directory.path().join(name);
+        let path = file(name);
         fs::write(&path, contents).about_file(&path)?;
     }
 
-    let guest = Guest::boot(&options, wire, &kernel, directory.path(), &files)?;
+    let guest = Guest::boot(&options, wire, &kernel, directory.path())?;
     Ok(Session {
         guest,
-        pumps: [Pump::start("stdout", &files.stdout, stdout)?, Pump::start("stderr", &files.stderr, stderr)?],
+        pumps: [Pump::start("stdout", &file("stdout"), stdout)?, Pump::start("stderr", &file("stderr"), stderr)?],
         deadline: Instant::now() + options.timeout,
-        monitor: files.monitor,
+        monitor: file("monitor"),
         _directory: directory,
     })
 }
