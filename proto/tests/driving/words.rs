@@ -250,52 +250,6 @@ fn numbers_of_errors_have_their_names() {
     assert_eq!((Errno(0).symbol(), Errno(-3).to_string().as_str()), (None, "errno -3"));
 }
 
-/// `main` prints the Debug form, and a chain of errors prints each source.
-#[test]
-fn an_error_prints_itself_once_and_in_words() {
-    use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, WcStatus};
-    use core::error::Error as _;
-
-    let refused = memory::MemoryRefused {
-        request: memory::MemoryRequest::Deregister,
-        target: memory::MemoryTarget::Mr(None),
-        reason: memory::MemoryReason::WindowBound,
-    };
-    let error = memory::MemoryError::from(refused);
-    assert!(error.source().is_none());
-    assert_eq!(format!("{error:?}"), error.to_string());
-    let failure = memory::MemoryFailure { step: MemoryStep::Deregister, errno: Errno::EIO, valid: Valid::Neither };
-    let error = memory::MemoryError::from(failure);
-    assert_eq!((format!("{error:?}"), error.source().is_none()), (failure.to_string(), true));
-    let error = Error::from(Refused::NothingOwed);
-    assert_eq!((format!("{error:?}"), error.source().is_none()), (error.to_string(), true));
-    assert_eq!(format!("{:?}", WcStatus::REM_ACCESS_ERR), "remote access error");
-    let error = PostError::new(PostCall::Recv, 3, PostReason::HasSrq);
-    assert!(error.source().is_none());
-    let batch = BatchError { posted: 3, error };
-    assert_eq!(format!("{batch:?}"), format!("3 work requests are posted, the next one is not: {error:?}"));
-    assert_eq!(format!("{error:?}"), format!("post_recv on QP 3: {}", PostReason::HasSrq));
-}
-
-/// A `main` that returns an error prints its `Debug` form.
-#[test]
-fn the_debug_form_of_an_error_is_its_text() {
-    let id = IdKey::from_parts(0, 5, 2).unwrap();
-    let refused = refused(RefuseReason::WrongState);
-    let cause = FailureCause::LoopbackPeer;
-    let (target, errno) = (Target::Id(id), Errno::ENODEV);
-    let failure = Failure { call: "resolve_route", target, state: State::AddrResolved, errno, cause: Some(cause) };
-    let fault = Fault::WrongChild { id };
-    let errors = [Error::from(refused), failure.into(), fault.into()];
-    for error in errors {
-        assert_eq!(format!("{error:?}"), error.to_string());
-        assert_eq!(format!("{:?}", HandshakeError::from(error)), error.to_string());
-    }
-    assert_eq!((format!("{refused:?}"), format!("{failure:?}")), (refused.to_string(), failure.to_string()));
-    assert_eq!((format!("{fault:?}"), format!("{cause:?}")), (fault.to_string(), cause.to_string()));
-    assert_eq!(format!("{:?}", RefuseReason::WrongState), "not in this state");
-}
-
 /// What `{:#}` of anyhow prints: an error and its sources.
 fn chain(error: &dyn std::error::Error) -> Vec<String> {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
@@ -304,11 +258,12 @@ fn chain(error: &dyn std::error::Error) -> Vec<String> {
 /// A value without a text and a `Debug` form.
 struct Blank;
 
+/// A `main` that returns an error prints its `Debug` form, and a chain of errors prints each source.
 #[test]
-fn a_chain_of_errors_prints_each_text_once() {
+fn an_error_prints_itself_once_and_in_words() {
     use cmid_proto::datapath::{
         BatchError, CreateCall, CreateError, DrainError, ModifyError, ModifyReason, PostCall, PostError, PostReason,
-        Unpolled,
+        Unpolled, WcStatus,
     };
 
     let id = IdKey::from_parts(0, 5, 2).unwrap();
@@ -317,18 +272,29 @@ fn a_chain_of_errors_prints_each_text_once() {
     let failure = Failure { call: "create_qp", target, state, errno, cause: Some(FailureCause::Create(created)) };
     let post = PostError::new(PostCall::Recv, 3, PostReason::HasSrq);
     let memory = memory::MemoryFailure { step: MemoryStep::Deregister, errno: Errno::EIO, valid: Valid::Neither };
-    let errors: [Box<dyn std::error::Error>; 15] = [
+    let kept = memory::MemoryRefused {
+        request: memory::MemoryRequest::Deregister,
+        target: memory::MemoryTarget::Mr(None),
+        reason: memory::MemoryReason::WindowBound,
+    };
+    let fault = Fault::WrongChild { id };
+    let errors: Vec<Box<dyn std::error::Error>> = vec![
         Box::new(refused(RefuseReason::WrongState)),
         Box::new(Error::from(refused(RefuseReason::HasQp))),
         Box::new(failure),
         Box::new(Error::from(failure)),
-        Box::new(Error::from(Fault::WrongChild { id })),
+        Box::new(fault),
+        Box::new(Error::from(fault)),
+        Box::new(Error::from(Refused::NothingOwed)),
+        Box::new(HandshakeError::from(Error::from(refused(RefuseReason::WrongState)))),
         Box::new(HandshakeError::from(Error::from(failure))),
-        Box::new(std::io::Error::from(HandshakeError::from(Error::from(failure)))),
+        Box::new(HandshakeError::from(Error::from(fault))),
         Box::new(created),
         Box::new(CreateError::from(memory::MemoryError::register(Errno::ENOMEM, 4096, Some(1)))),
         Box::new(CreateError::from(ModifyError { num: 9, reason: ModifyReason::Device(Errno::EIO) })),
+        Box::new(memory),
         Box::new(memory::MemoryError::from(memory)),
+        Box::new(memory::MemoryError::from(kept)),
         Box::new(post),
         Box::new(BatchError { posted: 3, error: post }),
         Box::new(ErrorWith::<_, PostError>::new(Blank, post)),
@@ -336,7 +302,17 @@ fn a_chain_of_errors_prints_each_text_once() {
     ];
     for error in &errors {
         assert_eq!(chain(&**error), [error.to_string()], "the text has that of the part");
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
+    let error = HandshakeError::from(Error::from(failure));
+    let text = error.to_string();
+    assert_eq!(chain(&std::io::Error::from(error)), [text]);
+    let cause = FailureCause::LoopbackPeer;
+    assert_eq!(
+        (format!("{cause:?}"), format!("{:?}", WcStatus::REM_ACCESS_ERR)),
+        (cause.to_string(), "remote access error".into())
+    );
+    assert_eq!(format!("{:?}", RefuseReason::WrongState), "not in this state");
     // An error of the application keeps its own chain.
     let own = std::io::Error::other("7 of 9".parse::<u8>().unwrap_err());
     let passed = HandshakeError::Attach(Box::new(own));
