@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cmid_proto::datapath::{
@@ -121,7 +122,8 @@ impl MemoryWindow for Mw {
 impl Drop for Mw {
     fn drop(&mut self) {
         let (requests, parts) = (mem::take(&mut self.requests), Mutex::new(mem::take(&mut self.parts)));
-        self.fabric.shared().retire(LeftMw { no: self.no, over: self.over, pd: self.pd.clone(), requests, parts });
+        let (pd, is_tried) = (self.pd.clone(), AtomicBool::new(false));
+        self.fabric.shared().retire(LeftMw { no: self.no, over: self.over, pd, requests, parts, is_tried });
     }
 }
 
@@ -133,6 +135,8 @@ struct LeftMw {
     pd: PdUse,
     requests: Vec<(QpNo, u64)>,
     parts: Mutex<Vec<LentPart>>,
+    /// Whether it is deallocated, and what cannot be settled is that of its QPs, whose ends settle it.
+    is_tried: AtomicBool,
 }
 
 impl Parked for LeftMw {
@@ -140,16 +144,19 @@ impl Parked for LeftMw {
         if !self.over && shared.with(|world| world.queues.may_execute(&self.requests)) {
             return false;
         }
-        let lives = shared.with(|world| {
-            if !self.over {
-                // This fails only if the device is removed, or if it is tried again. Nothing remains then.
-                let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
-            }
-            world.forget_window(self.pd.no, self.no);
-            world.lives(self.pd.device)
-        });
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        !lives || parts.iter_mut().all(|lent| lent.settle(&self.pd))
+        if !self.is_tried.swap(true, Ordering::Relaxed) {
+            shared.with(|world| {
+                if !self.over {
+                    // This fails only if the device is removed. Nothing remains then.
+                    let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
+                }
+                world.forget_window(self.pd.no, self.no);
+            });
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.retain_mut(|lent| !lent.settle(&self.pd));
+        }
+        let has_parts = !self.parts.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        !has_parts || shared.with(|world| self.requests.iter().all(|(qp, _)| !world.queues.pairs.contains_key(qp)))
     }
 }
 

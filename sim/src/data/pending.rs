@@ -57,14 +57,19 @@ pub(crate) fn is_read(opcode: WcOpcode) -> bool {
 }
 
 /// Takes what the device does next: for the first request that has not begun, if the doorbell was rung for it. `None` if
-/// it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), and a local invalidate for all requests
-/// before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`).
-pub(crate) fn take_next(sends: &mut VecDeque<Box<Pending>>, rung: u64) -> Option<(&Pending, Action)> {
+/// it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), a local invalidate for all requests
+/// before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`), and a read while the peer answers as many as it can (`check_init_depth`).
+pub(crate) fn take_next(
+    sends: &mut VecDeque<Box<Pending>>,
+    rung: u64,
+    reads_at_once: usize,
+) -> Option<(&Pending, Action)> {
     let at = sends.iter().position(|pending| pending.action.is_some())?;
     let next = sends.get(at).filter(|next| next.sequence <= rung)?;
+    let reads = || sends.iter().take(at).filter(|pending| pending.is_read()).count();
     let waits = match next.opcode {
         WcOpcode::LOCAL_INV => at > 0,
-        _ => next.is_fenced && sends.iter().take(at).any(|pending| pending.is_read()),
+        _ => next.is_fenced && reads() > 0 || next.is_read() && reads() >= reads_at_once,
     };
     let next = sends.get_mut(at).filter(|_| !waits)?;
     let action = next.action.take()?;

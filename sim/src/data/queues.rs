@@ -61,8 +61,8 @@ pub(crate) struct Pair {
     pub(crate) srq: Option<SrqNo>,
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
-    /// Whether the peer answers reads and atomic operations: its `responder_resources` are not 0.
-    pub(crate) answers_reads: bool,
+    /// How many reads and atomic operations the peer answers at a time, by its `responder_resources`. The next one waits.
+    pub(crate) reads_at_once: usize,
     /// The attributes that the program has chosen for RTR and RTS.
     pub(crate) chosen: QpAttrs,
     /// When the peer repeats a message that has found no receive here.
@@ -129,7 +129,7 @@ impl Pair {
             srq: None,
             caps,
             peer: None,
-            answers_reads: false,
+            reads_at_once: 0,
             chosen: QpAttrs::default(),
             min_rnr_timer: RnrTimer::LONGEST,
             timeout: AckTimeout::NEVER,
@@ -258,11 +258,12 @@ impl Queues {
         Ok(())
     }
 
-    /// The peer answers `depth` reads and atomic operations at a time.
+    /// The peer answers `depth` reads and atomic operations at a time, which devices round up to a power of two
+    /// (`rxe_qp_from_attr`, `siw_qp_readq_init`).
     pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8), depth: u8) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
-            pair.answers_reads = depth > 0;
+            pair.reads_at_once = if depth == 0 { 0 } else { usize::from(depth).next_power_of_two() };
             pair.set_attrs(retries);
         }
     }

@@ -82,7 +82,7 @@ impl World {
             return Err(PostReason::Stuck);
         }
         // rxe would wait for an answer forever.
-        if is_read(work.opcode) && !pair.answers_reads {
+        if is_read(work.opcode) && pair.reads_at_once == 0 {
             return Err(PostReason::NoReads);
         }
         if pair.send_room() == 0 {
@@ -131,7 +131,7 @@ impl World {
                 PairState::Rts => {}
             }
             let (pd, peer, order) = (pair.pd, pair.peer, pair.order);
-            let Some((next, action)) = take_next(&mut pair.sends, pair.rung) else { return };
+            let Some((next, action)) = take_next(&mut pair.sends, pair.rung, pair.reads_at_once) else { return };
             let (sequence, wr_id) = (next.sequence, next.wr_id);
             let is_done_by_transport = match &action {
                 Action::Command(command) => {

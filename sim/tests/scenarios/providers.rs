@@ -241,6 +241,20 @@ fn a_fenced_write_sends_what_a_read_before_it_has_brought() {
     }
 }
 
+/// The peer answers one at a time.
+#[test]
+fn a_read_waits_until_the_peer_can_answer_it_and_what_is_behind_it_waits_too() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let [here, other] = [1, 2].map(|byte| c.pd.register(vec![byte; 8], Access::LOCAL_WRITE).unwrap());
+    let [from, to] = [0xEE, 0].map(|byte| s.pd.register(vec![byte; 8], ALL).unwrap());
+    c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&from))).unwrap();
+    c.qp.post_send(SendWr::read(2, other.sge(0..8), remote(&from))).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&to))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK)]);
+    assert_eq!(to.deregister().unwrap().buffer, [0xEE; 8], "what the first read has brought");
+}
+
 #[test]
 fn a_qp_without_its_id_is_flushed_and_its_peer_changes_nothing() {
     for destroyed in [false, true] {

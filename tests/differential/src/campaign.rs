@@ -20,6 +20,8 @@ const ATTEMPTS: u32 = 10;
 const REPEATED_AT_ONCE: usize = 16;
 /// The smallest batch. Smaller ones do not help a slow machine: each batch waits for its timers.
 const SMALLEST: usize = 16;
+/// The number of smaller programs that are tried: the bytes of the last ones change little.
+const SMALLER_MAX: usize = 2000;
 /// The number of repetitions of a disagreement, which show whether it is reproducible.
 pub const REPEATS: usize = 3;
 
@@ -251,7 +253,10 @@ fn make_small(
 ) -> anyhow::Result<()> {
     let mut tree = generate::tree(found.program.seed);
     let mut is_new = tree.simplify();
-    while is_new && !late() {
+    for _ in 0..SMALLER_MAX {
+        if !is_new || late() {
+            break;
+        }
         let program = kind.program_of(found.program.seed, &tree.current());
         let shows = if program == found.smallest {
             true

@@ -161,6 +161,7 @@ pub fn simulate_on<D: DataPath + 'static>(
         wake_on_migrate: true,
         completions_outlive_qp: true,
         windows_without_range: true,
+        copies_late: program.network.is_roce(),
         time_waits_of_one_tick: schedule.ticks,
         ..Config::default()
     });

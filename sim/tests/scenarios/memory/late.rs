@@ -181,3 +181,27 @@ fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
         assert_eq!(block[..], NEW, "{how}");
     }
 }
+
+/// As with `cmid-verbs`: while the bind is not polled its block cannot be registered anew, and later nobody asks.
+#[test]
+fn a_block_of_a_bind_in_flight_comes_back_with_the_qp() {
+    for copies_late in [false, true] {
+        let mut env = Env::with(Config { copies_late, ..Config::default() });
+        let pair = env.established_with_qps();
+        let mut s = pair.server_qp;
+        let pool = s.pd.pool(vec![1; 8], 8, Access::MW_BIND).unwrap();
+        env.server.device.destroy_qp(pair.new).unwrap();
+        let mut window = s.pd.alloc_mw().unwrap();
+        s.qp.post_bind_block(1, &mut window, pool.take().unwrap(), Access::REMOTE_WRITE).unwrap();
+        let parts = window.dealloc().unwrap().len();
+        assert_eq!((parts, pool.available()), if copies_late { (0, 0) } else { (1, 1) });
+        env.fabric.advance_by(SECOND);
+        let mut done = [Completion::default()];
+        assert_eq!((s.send_cq.poll(&mut done), done[0].status), (Ok(1), WcStatus::WR_FLUSH_ERR));
+        drop(s.pd.alloc_mw().unwrap());
+        assert_eq!(pool.available(), usize::from(!copies_late));
+        drop(s.qp);
+        drop(s.pd.alloc_mw().unwrap());
+        assert_eq!(pool.available(), 1);
+    }
+}
