@@ -46,7 +46,7 @@ impl Ah {
         }
         let mut header = [0; GRH_LEN];
         mr.read(offset, &mut header)?;
-        let (own, sender) = route_back(&header).ok_or(Errno::EINVAL)?;
+        let (own, sender) = route_back(&header).ok_or(Errno::EPROTONOSUPPORT)?;
         let sgid_index = pd.fabric.with(|world| {
             let host = world.hosts.get(pd.device.host.0).ok_or(Errno::ENODEV)?;
             if host.rdma.contains(&own) { Ok(world.gid_index(pd.device.host, own)) } else { Err(Errno::EINVAL) }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{DataPath, QueuePair};
-use cmid_proto::{Call, CmEvent, CmOption, ConnParam, Datagram, Errno, IdKey, PortSpace, ReceivedParam};
+use cmid_proto::{Call, CmEvent, CmOption, ConnParam, Errno, IdKey, PortSpace, ReceivedParam};
 use cmid_sim::{Config, QpState};
 
 use crate::common::{EINVAL, Env, SECOND, Seen};
@@ -61,36 +61,6 @@ fn a_listener_on_another_address_is_a_refusal() {
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
     env.connect(c, &[]);
     env.client.next(env.cc).refused(c, 2, &[]);
-}
-
-#[test]
-fn behaviour_72_accept() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
-    let (c, s) = env.looked_up(listener);
-    let cp = env.cp();
-    assert_eq!(env.server.accept(s, cp, &[3; 137]), EINVAL);
-    env.client.next(env.cc).refused(c, 2, &[]);
-
-    let (c, s) = env.looked_up(listener);
-    let (c_qp, s_qp) = (env.client.qp(c), env.server.qp(s));
-    assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::RTS), Ok(QpState::RTS)));
-    env.server.accept(s, cp, &[3; 136]).unwrap();
-    let seen = env.client.next(env.cc).is(c, CmEvent::Established, 0).carries(136, &[3; 136]);
-    assert_eq!(seen.param, ReceivedParam::default());
-    let Some(Datagram { qp_num, qkey, path }) = seen.datagram else { panic!("{seen:?}") };
-    assert_eq!((qp_num, qkey, path.port_num), (s_qp.qp.num(), QKEY, 1));
-    let to = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
-    assert_eq!(path.grh.map(|grh| (grh.dgid, grh.sgid_index, grh.hop_limit)), Some((to, 0, 64)));
-    env.server.quiet(env.cs, SECOND * 100);
-    assert_eq!(env.server.accept(s, cp, &[]), EINVAL);
-    assert_eq!(s_qp.qp.state(), Ok(QpState::ERR));
-    env.client.quiet(env.cc, SECOND);
-    assert_eq!(env.client.disconnect(c), Ok(()));
-    assert_eq!(env.server.disconnect(s), Ok(()));
-    assert_eq!(c_qp.qp.state(), Ok(QpState::ERR));
-    env.client.quiet(env.cc, SECOND * 100);
-    env.server.quiet(env.cs, SECOND);
 }
 
 #[test]

@@ -16,7 +16,6 @@ mod commands;
 mod comp_channels;
 mod creations;
 mod data;
-mod datagram;
 mod disassociated;
 mod env;
 mod forgotten;
@@ -43,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 73] = [
+const CHECKS: [(&str, fn()); 70] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("what could not be destroyed makes room", forgotten::make_room),
@@ -94,9 +93,6 @@ const CHECKS: [(&str, fn()); 73] = [
     ("a handle that nobody adopts", threads::abandoned),
     ("ECE is sent and received", options::ece),
     ("an ACK timeout counts for the QP of its own side", options::ack_timeouts),
-    ("datagrams there and back", datagram::there_and_back),
-    ("what QPs of the two kinds refuse", datagram::kinds),
-    ("an address handle outlives what it came from, and goes early", datagram::lifetimes),
     ("behaviour 75: joining, leaving, and what is refused", multicast::membership),
     ("datagrams to a group", multicast::delivered),
     ("datagrams to a group, on one device", multicast::received_by_all),

@@ -10,9 +10,10 @@ use cmid_proto::{Call, CmEvent, Datagram, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 
 use crate::data::{bytes, polled, register, success};
-use crate::datagram::QKEY;
 use crate::env::{CLIENT, End, SERVER, Seen, Side, group_key};
 
+/// `RDMA_UDP_QKEY`.
+const QKEY: u32 = 0x0123_4567;
 const GROUP: [u8; 4] = [239, 1, 2, 3];
 const GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 
