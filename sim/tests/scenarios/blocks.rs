@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cmid_proto::datapath::{
-    Block, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, Part, Parts, Pool, PostReason,
-    ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
+    Block, CompletionQueue, DataPath, Length, MemoryRegion, OfPd, Part, Parts, Pool, PostReason, ProtectionDomain,
+    QueuePair, SendWr,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_proto::{Errno, ErrorWith};
-use cmid_sim::{Access, Buffer, Caps, Completion, Config, Cq, Pd, Piece, Remote, WcStatus};
+use cmid_sim::{Access, Buffer, Caps, Completion, Config, Cq, Pd, Piece, WcStatus};
 
 use crate::common::{Env, Equipment, Pair, SECOND};
 use crate::iwarp;
@@ -143,21 +143,6 @@ fn blocks_of_a_destroyed_qp_return_when_its_cqs_are_drained() {
 }
 
 #[test]
-fn receives_of_an_srq_come_back_in_any_order() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    let Equipment { pd, .. } = &pair.server_qp;
-    let mut srq = pd.create_srq(SrqCaps { max_wr: 2, max_sge: 1 }).unwrap();
-    let blocks = pool(pd, 3);
-    assert_eq!(srq.post_recvs_blocks([1, 2].map(|wr_id| (wr_id, blocks.take().unwrap()))).unwrap(), 2);
-    let full = srq.post_recv_blocks(3, blocks.take().unwrap()).unwrap_err();
-    assert_eq!(reason(full), (PostReason::NotReclaimed { max: 2 }, Some(1)));
-    assert!(srq.reclaim(&Completion { wr_id: 1, ..Completion::default() }).is_none());
-    drop(srq);
-    assert_eq!(blocks.available(), 3, "no QP can have taken them");
-}
-
-#[test]
 fn on_iwarp_a_block_is_in_flight_until_its_own_completion() {
     let mut env = iwarp::env();
     let (_ids, [mut c, s]) = iwarp::established(&mut env);
@@ -203,50 +188,6 @@ fn a_pool_needs_a_block_and_lets_no_peer_write() {
     assert_eq!(pd.users(), 2, "one block is left");
     drop(other);
     assert_eq!(pd.users(), 1);
-}
-
-#[test]
-fn a_window_has_its_block_until_it_is_certainly_not_bound() {
-    for by_peer in [false, true] {
-        let (env, mut pair) = connected(Caps::default());
-        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-        let blocks = s.pd.pool(vec![0; 32], 16, Access::MW_BIND).unwrap();
-        assert_eq!(s.pd.users(), 3, "each block is a registration");
-        let (from, notice) = (pool(&c.pd, 2), pool(&s.pd, 1));
-        let mut window = s.pd.alloc_mw().unwrap();
-        let (block, at) = (filled(&blocks, 1), Access::REMOTE_WRITE);
-        let remote = block.remote(0).addr;
-        s.qp.post_bind_block(1, &mut window, block, at).unwrap();
-        assert!(done(&env, &mut s.send_cq).is_success() && window.reclaim().is_none());
-        let to = Remote { addr: remote, rkey: window.rkey() };
-        c.qp.post_send_blocks(SendWr::write(2, filled(&from, 7).part(0..4), to)).unwrap();
-        assert!(done(&env, &mut c.send_cq).is_success() && window.reclaim().is_none());
-        if by_peer {
-            s.qp.post_recv_blocks(3, notice.take().unwrap()).unwrap();
-            let end = SendWr::send_invalidate(3, filled(&from, 0), window.rkey());
-            c.qp.post_send_blocks(end).unwrap();
-            assert!(window.reclaim().is_none());
-            assert!(done(&env, &mut s.recv_cq).is_success());
-        } else {
-            s.qp.post_invalidate(3, &mut window).unwrap();
-            assert!(window.reclaim().is_none());
-            assert!(done(&env, &mut s.send_cq).is_success());
-        }
-        let part = window.reclaim().expect("it is not bound");
-        assert_eq!((&part[..5], blocks.available()), (&[7, 7, 7, 7, 1][..], 1));
-        assert!(window.reclaim().is_none(), "once");
-        // A window that is bound keeps its block until it is deallocated.
-        s.qp.post_bind_block(4, &mut window, part, Access::REMOTE_READ).unwrap();
-        assert!(done(&env, &mut s.send_cq).is_success());
-        assert_eq!(blocks.available(), 1);
-        if by_peer {
-            drop(window);
-        } else {
-            let parts = window.dealloc().unwrap();
-            assert_eq!((parts.len(), &parts[0][..5], blocks.available()), (1, &[7, 7, 7, 7, 1][..], 1));
-        }
-        assert_eq!(blocks.available(), 2);
-    }
 }
 
 #[test]

@@ -1,48 +1,16 @@
 //! The QP that a window was bound through: only its peer may use the window, and the QP exists as long as the window.
 
-use cmid_proto::CmEvent;
 use cmid_proto::datapath::{
     Block, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
     WcOpcode,
 };
-use cmid_sim::{Caps, Completion, Mw, Piece, QpState, Remote, WcStatus};
+use cmid_sim::{Completion, Mw, Piece, QpState, Remote, WcStatus};
 
-use super::windows::{BIND, INVALIDATE, bound, connected, ended, ended_after};
+use super::windows::{INVALIDATE, bound, connected, ended, ended_after};
 use super::*;
-use crate::common::{Equipment, Pair, SECOND, why};
+use crate::common::{Equipment, SECOND, why};
 
 const READ: WcOpcode = WcOpcode::RDMA_READ;
-
-#[test]
-fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
-    let (mut env, mut pair, mr) = connected(Rereg::None);
-    let (mut second, s) = (second_of(&mut env, &pair), &mut pair.server_qp);
-    let mw = bound(&env, s, &mr, 0..8, Access::REMOTE_READ);
-    for (c, status) in [(&mut second.0, WcStatus::REM_ACCESS_ERR), (&mut pair.client_qp, WcStatus::SUCCESS)] {
-        let here = c.pd.register([0; 8], RW).unwrap();
-        c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr: mr.addr(), rkey: mw.rkey() })).unwrap();
-        assert_eq!(ended(&env, &mut c.send_cq).0, status);
-    }
-}
-
-/// A second connection to the listener. Its server QP is in the same domain as that of the first.
-fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
-    let client = env.client.resolved(env.cc, "10.0.0.2:7");
-    let c = env.client.qp(client);
-    env.connect(client, &[]);
-    let new = env.server.requested(env.cs, first.listener);
-    let pd = first.server_qp.pd.clone();
-    let [send_cq, recv_cq] = [0; 2].map(|_| env.server.device.create_cq(new, 64).unwrap());
-    let qp = env
-        .server
-        .device
-        .create_qp(cmid_proto::datapath::Attaching::bare(new), &pd, &send_cq, &recv_cq, Caps::default())
-        .unwrap();
-    env.accept(new, &[]);
-    env.client.next(env.cc).is(client, CmEvent::Established, 0);
-    env.server.next(env.cs).is(new, CmEvent::Established, 0);
-    (c, Equipment { qp, pd, send_cq, recv_cq }, new)
-}
 
 #[test]
 fn a_window_keeps_the_qp_that_it_was_bound_through() {
@@ -69,35 +37,6 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
     }
 }
 
-#[test]
-fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
-    let (mut env, pair, mr) = connected(Rereg::None);
-    let (_client, mut second, new) = second_of(&mut env, &pair);
-    let mut s = pair.server_qp;
-    let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
-    assert_eq!(
-        why(second.qp.post_invalidate(2, &mut mw)),
-        Err(PostReason::NotBound),
-        "it was not bound through this one"
-    );
-    s.qp.post_invalidate(2, &mut mw).unwrap();
-    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
-    env.server.device.destroy_qp(pair.new).unwrap();
-    assert_eq!(s.qp.state(), Ok(QpState::ERR));
-    drop(s.qp);
-    // The MR, the window and both QPs.
-    assert_eq!(s.pd.users_at_device(), Some(4));
-    second.qp.post_bind(3, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::SUCCESS, BIND));
-    assert_eq!(s.pd.users_at_device(), Some(3));
-    env.server.device.destroy_qp(new).unwrap();
-    drop(second.qp);
-    assert_eq!(s.pd.users_at_device(), Some(3));
-    drop(mw);
-    assert_eq!(s.pd.users_at_device(), Some(1));
-    mr.deregister().unwrap();
-}
-
 /// A program may post binds to a QP that has failed: each fails, and may be bound as far as is known.
 #[test]
 fn binds_that_fail_for_ever_are_refused_at_a_limit() {
@@ -118,25 +57,6 @@ fn binds_that_fail_for_ever_are_refused_at_a_limit() {
     mw.dealloc().unwrap();
     let mut other = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut other, &mr, 0..8, Access::REMOTE_READ).unwrap();
-}
-
-#[test]
-fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
-    let (mut env, pair, mr) = connected(Rereg::None);
-    let (_client, mut second, new) = second_of(&mut env, &pair);
-    let mut s = pair.server_qp;
-    let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
-    second.qp.post_bind(2, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::WR_FLUSH_ERR, BIND));
-    env.server.device.destroy_qp(new).unwrap();
-    drop(second.qp);
-    assert_eq!(s.pd.users_at_device(), Some(3));
-    env.server.device.destroy_qp(pair.new).unwrap();
-    drop(s.qp);
-    assert_eq!(s.pd.users_at_device(), Some(3));
-    drop(mw);
-    assert_eq!(s.pd.users_at_device(), Some(1));
-    mr.deregister().unwrap();
 }
 
 #[test]
@@ -208,26 +128,4 @@ fn a_window_is_deallocated_after_its_queued_bind_also_if_it_is_dropped_before() 
     assert_eq!((pool.available(), s.pd.users()), (1, 5));
     c.qp.post_send(SendWr::write(6, here.sge(0..8), at)).unwrap();
     assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
-}
-
-/// The QP has no owner but the window, and executes nothing any more.
-#[test]
-fn a_window_that_is_dropped_goes_with_its_qp_also_if_its_bind_is_not_polled() {
-    for order in 0..2 {
-        let (mut env, mut pair, mr) = connected(Rereg::None);
-        let pool = pair.server_qp.pd.pool(vec![0; 8], 8, Access::MW_BIND).unwrap();
-        let (first, mw, _) = queued(&mut pair.server_qp, &mr, pool.take().unwrap());
-        drop((first, mw));
-        let Equipment { qp, pd, send_cq, recv_cq } = pair.server_qp;
-        assert_eq!((pool.available(), pd.users()), (0, 5));
-        if order == 0 {
-            env.server.device.destroy_qp(pair.new).unwrap();
-            drop(qp);
-        } else {
-            drop(qp);
-            env.server.device.destroy_qp(pair.new).unwrap();
-        }
-        assert_eq!((pool.available(), pd.users(), pd.users_at_device()), (1, 2, Some(2)), "the regions are left");
-        drop((send_cq, recv_cq));
-    }
 }

@@ -272,11 +272,16 @@ pub(super) fn inline_data_can_change_at_once<L: Env>(b: &mut Fixture<'_, L>) -> 
 
 pub(super) fn a_send_invalidates_a_window_of_the_peer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mut link = Link::open(b, test_caps())?;
-    let shown = register(&link.pds.1, vec![5; 8], Access::LOCAL_WRITE | Access::MW_BIND)?;
+    let mut shown = register(&link.pds.1, vec![5; 8], Access::REMOTE_READ | Access::MW_BIND)?;
     let mut window = link.pds.1.alloc_mw()?;
     let ((client, server), (mr, to)) = ((&mut link.ends.0, &mut link.ends.1), (&link.mrs.0, &link.mrs.1));
+    same("a slice before", shown.slice_mut().map(|slice| slice[0]), Ok(5))?;
     server.qp.post_bind(1, &mut window, &shown, 0..8, Access::REMOTE_READ)?;
+    same("a slice of what is in flight", shown.slice().map(drop), Err(Errno::EBUSY))?;
     b.ends(server, 1, WcStatus::SUCCESS)?;
+    // A peer that reads changes nothing.
+    same("a slice of what a peer reads", shown.slice().map(|slice| slice[0]), Ok(5))?;
+    same("one to write", shown.slice_mut().map(drop), Err(Errno::EBUSY))?;
     let through = Remote { addr: shown.addr(), rkey: window.rkey() };
     client.qp.post_send(SendWr::read(2, mr.sge(0..8), through))?;
     b.ends(client, 2, WcStatus::SUCCESS)?;
@@ -290,8 +295,16 @@ pub(super) fn a_send_invalidates_a_window_of_the_peer<L: Env>(b: &mut Fixture<'_
     let by_rxe = done.flags.contains(WcFlags::IP_CSUM_OK);
     ensure(by_rxe || done.invalidated_rkey() == Some(window.rkey()), || format!("{:?}", done.flags))?;
     b.ends(client, 4, WcStatus::SUCCESS)?;
-    client.qp.post_send(SendWr::read(5, mr.sge(0..8), through))?;
-    b.ends(client, 5, WcStatus::REM_ACCESS_ERR)?;
+    // rxe would follow a null pointer.
+    same("invalidated again", why(server.qp.post_invalidate(5, &mut window)), Err(PostReason::NotBound))?;
+    same("a slice after", shown.slice_mut().map(|slice| slice[0]), Ok(5))?;
+    server.qp.post_bind(6, &mut window, &shown, 0..8, Access::REMOTE_READ)?;
+    b.ends(server, 6, WcStatus::SUCCESS)?;
+    server.qp.post_invalidate(7, &mut window)?;
+    same("twice by this side", why(server.qp.post_invalidate(8, &mut window)), Err(PostReason::NotBound))?;
+    b.ends(server, 7, WcStatus::SUCCESS)?;
+    client.qp.post_send(SendWr::read(9, mr.sge(0..8), through))?;
+    b.ends(client, 9, WcStatus::REM_ACCESS_ERR)?;
     // The window is not bound any more, so it does not hold the memory.
     same("the memory", deregister(shown)?, vec![5; 8])?;
     drop(window);

@@ -1,21 +1,17 @@
 //! Blocks: memory that moves into a work request, and back with its completion.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
 use cmid_model::blocks::{self, Ground};
-use cmid_proto::datapath::{
-    Attaching, DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
-    SrqCaps, WcOpcode,
-};
-use cmid_proto::{Call, CmEvent, IdKey, Pollable as _};
-use cmid_verbs::{Access, Block, Pd, Pool, WcStatus};
+use cmid_proto::datapath::{DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::{IdKey, Pollable as _};
+use cmid_verbs::{Access, Block, Pd, Pool};
 use rustix::thread::{Uid, set_thread_res_uid};
 
 use crate::data::{polled, register, success};
-use crate::env::{CAPS, Pair, Side, answered_on, param};
+use crate::env::{Pair, Side, answered_on, param};
 use crate::memory::{PAGE, mapped};
 
 /// The length of a block: more than is sent inline.
@@ -117,51 +113,4 @@ pub(crate) fn of_siblings() {
     assert_eq!(unmapped.load(Ordering::Relaxed), 0, "a block keeps the memory");
     drop(last);
     assert_eq!(unmapped.load(Ordering::Relaxed), 1);
-}
-
-/// Receives of an SRQ by two QPs.
-pub(crate) fn of_an_srq() {
-    let (mut client, mut server) = (Side::new(), Side::new());
-    let (listener, addr) = server.listener();
-    let nic = server.device.device_of(listener).expect("device_of");
-    let pd = server.device.alloc_pd_on(&nic).expect("alloc_pd");
-    let mut srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 }).expect("create_srq");
-    let blocks = pool(&pd, 8);
-    assert_eq!(srq.post_recvs_blocks((0..4).map(|wr_id| (wr_id, filled(&blocks, 0)))).expect("post_recvs"), 4);
-    for wr_id in 4..8 {
-        srq.post_recv_blocks(wr_id, filled(&blocks, 0)).expect("post_recv");
-    }
-    let mut ends = Vec::new();
-    for _ in 0..2 {
-        let id = client.resolved(addr);
-        let c = client.end(id);
-        client.ok(&Call::Connect { id, param: param() });
-        let id = server.expect(CmEvent::ConnectRequest).id;
-        let cq = server.device.create_cq(id, 128).expect("create_cq");
-        let qp = server.device.create_qp_with_srq(Attaching::bare(id), &pd, &cq, &cq, &srq, CAPS).expect("a QP");
-        server.ok(&Call::Accept { id, param: param() });
-        client.expect(CmEvent::Established);
-        server.expect(CmEvent::Established);
-        let here = pool(&c.pd, 4);
-        ends.push((c, here, cq, qp));
-    }
-    let mut seen = HashMap::new();
-    for round in 0..4 {
-        for (number, (c, here, cq, _)) in ends.iter_mut().enumerate().rev() {
-            c.qp.post_send_blocks(SendWr::send(round, filled(here, number as u8 + 1))).expect("post_send");
-            let received = polled(cq);
-            assert_eq!((received.status, received.byte_len as usize), (WcStatus::SUCCESS, LEN));
-            let block = whole(srq.reclaim(&received));
-            assert_eq!(block[..], [number as u8 + 1; LEN]);
-            seen.insert(received.wr_id, number);
-            let sent = polled(&mut c.cq);
-            assert!(c.qp.reclaim(&sent).is_some());
-        }
-    }
-    assert_eq!((seen.len(), blocks.available(), srq.unpolled()), (8, 8, 0));
-    srq.post_recv_blocks(9, filled(&blocks, 0)).expect("post_recv");
-    drop(srq);
-    assert_eq!(blocks.available(), 7, "its QPs are there");
-    drop((ends, client, server));
-    assert_eq!(blocks.available(), 8);
 }
