@@ -162,28 +162,6 @@ fn what_follows_a_request_that_is_never_sent_again_is_out_of_sequence() {
 }
 
 #[test]
-fn remote_access_is_checked() {
-    for (access, len) in [(Access::LOCAL_WRITE, 8), (BOTH, 9)] {
-        let (env, mut pair) = connected();
-        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-        let here = c.pd.register(vec![0; 16], BOTH).unwrap();
-        let there = s.pd.register(vec![0; 8], access).unwrap();
-        let remote = Remote { addr: there.addr(), rkey: there.rkey() };
-        c.qp.post_send(SendWr::write(1, here.sge(0..len), remote)).unwrap();
-        c.qp.post_send(SendWr::read(2, here.sge(0..1), remote)).unwrap();
-        env.fabric.advance_by(SECOND * 10);
-        ended(
-            &mut c.send_cq,
-            &[
-                (1, WcStatus::REM_ACCESS_ERR, WcOpcode::RDMA_WRITE, 0),
-                (2, WcStatus::WR_FLUSH_ERR, WcOpcode::RDMA_READ, 0),
-            ],
-        );
-        assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::ERR)));
-    }
-}
-
-#[test]
 fn posts_are_checked() {
     let mut env = Env::new();
     env.server.listener(env.cs, "10.0.0.2:7");
@@ -207,37 +185,14 @@ fn posts_are_checked() {
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
 }
 
+/// Where a domain has the same number.
 #[test]
-fn the_wrong_domain_is_refused() {
-    let (mut env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let other = env.client.device.alloc_pd(pair.client).unwrap();
-    let foreign = other.register(vec![0; 8], BOTH).unwrap();
-    let mine = s.pd.register(vec![0; 8], BOTH).unwrap();
-    let remote = Remote { addr: mine.addr(), rkey: mine.rkey() };
-    // Also for an empty range, for which the device would check no key.
-    for range in [0..8, 3..3] {
-        assert_eq!(why(c.qp.post_recv(1, foreign.sge(range.clone()))), Err(PostReason::OtherPd(OfPd::Mr)));
-        assert_eq!(
-            why(c.qp.post_send(SendWr::send(2, foreign.sge(range.clone())))),
-            Err(PostReason::OtherPd(OfPd::Mr))
-        );
-        assert_eq!(
-            why(c.qp.post_send(SendWr::write(3, foreign.sge(range.clone()), remote))),
-            Err(PostReason::OtherPd(OfPd::Mr))
-        );
-        assert_eq!(
-            why(c.qp.post_send(SendWr::read(4, foreign.sge(range), remote))),
-            Err(PostReason::OtherPd(OfPd::Mr))
-        );
-    }
-    // Memory of a domain with the same number on another fabric is refused too.
+fn memory_of_another_fabric_is_refused() {
+    let (_env, mut pair) = connected();
     let (_far, other) = connected();
-    assert_eq!(
-        why(c.qp.post_recv(1, (other.client_qp.pd.register([0; 8], BOTH).unwrap()).sge(0..8))),
-        Err(PostReason::OtherPd(OfPd::Mr))
-    );
-    assert_eq!(c.qp.state(), Ok(QpState::RTS));
+    let foreign = other.client_qp.pd.register([0; 8], BOTH).unwrap();
+    assert_eq!(why(pair.client_qp.qp.post_recv(1, foreign.sge(0..8))), Err(PostReason::OtherPd(OfPd::Mr)));
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::RTS));
 }
 
 #[test]

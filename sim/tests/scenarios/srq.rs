@@ -4,7 +4,7 @@ use cmid_proto::datapath::{
     Attaching, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps,
 };
-use cmid_proto::{CmEvent, Datagram, Errno, ErrorWith, IdKey};
+use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, GRH_LEN, PdState, Qp, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, why};
@@ -40,38 +40,6 @@ fn polled(cq: &mut Cq) -> Vec<(u64, WcStatus)> {
     let mut buffer = [Completion::default(); 4];
     let count = cq.poll(&mut buffer).unwrap();
     buffer[..count].iter().map(|done| (done.wr_id, done.status)).collect()
-}
-
-/// With a library that removes the completions of a destroyed QP, their receives are lost. Otherwise a poll returns
-/// them.
-#[test]
-fn unpolled_receives_of_a_destroyed_qp_come_later_or_never() {
-    for outlive in [false, true] {
-        let config = Config { completions_outlive_qp: outlive, ..Config::default() };
-        let (mut env, mut c, id, s, mut srq) = connected(config);
-        let Equipment { qp, pd, mut recv_cq, .. } = s;
-        let source = c.pd.register([7; 8], Access::empty()).unwrap();
-        let memory = pd.register([0; 8], Access::LOCAL_WRITE).unwrap();
-        srq.post_recv(1, memory.sge(0..8)).unwrap();
-        c.qp.post_send(SendWr::send(2, source.sge(0..8))).unwrap();
-        env.fabric.advance_by(SECOND);
-        env.server.device.destroy_qp(id).unwrap();
-        drop(qp);
-        assert_eq!(recv_cq.room().reserved(), if outlive { 4 } else { 0 });
-        let expected = if outlive { vec![(1, WcStatus::SUCCESS)] } else { vec![] };
-        assert_eq!(polled(&mut recv_cq), expected);
-        assert_eq!((recv_cq.room().reserved(), srq.unpolled()), (0, u32::from(!outlive)));
-        if outlive {
-            memory.deregister().unwrap();
-        } else {
-            // It is lost, and pins its memory as long as the SRQ is there.
-            let ErrorWith { given: memory, error } = memory.deregister().unwrap_err();
-            assert_eq!(error.errno(), Errno::EBUSY);
-            drop(srq);
-            memory.deregister().unwrap();
-            assert_eq!(pd.users(), 0);
-        }
-    }
 }
 
 #[test]

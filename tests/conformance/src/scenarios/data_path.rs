@@ -7,8 +7,8 @@ use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{EndOf, PdOf, SOON, Side};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, make_qp, test_caps};
 use cmid_proto::datapath::{
-    Caps, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair,
-    Remote, SendWr, WcFlags, WcOpcode, WcStatus,
+    Caps, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QpState,
+    QueuePair, Remote, SendWr, WcFlags, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{ConnParam, Errno, ErrorWith, PortSpace};
@@ -210,6 +210,12 @@ pub(super) fn an_unsignaled_request_that_fails_has_a_completion<L: Env>(b: &mut 
     client.qp.post_send(SendWr::send(3, mr.sge(0..8)).unsignaled())?;
     b.ends(client, 3, WcStatus::WR_FLUSH_ERR)?;
     deregister(closed)?;
+    link.close(b)?;
+    let mut link = Link::open(b, test_caps())?;
+    let (client, server) = (&mut link.ends.0, &mut link.ends.1);
+    client.qp.post_send(SendWr::write(4, link.mrs.0.sge(0..9), link.mrs.1.remote(56)).unsignaled())?;
+    b.ends(client, 4, WcStatus::REM_ACCESS_ERR)?;
+    same("beyond the end", (client.qp.state()?, server.qp.state()?), (QpState::ERR, QpState::ERR))?;
     link.close(b)
 }
 

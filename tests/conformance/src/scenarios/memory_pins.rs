@@ -89,16 +89,15 @@ pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let ends = {
         let (client, mut server) = b.join(&own, &pd)?;
         server.qp.post_recv(1, mr.sge(0..LEN))?;
-        same(
-            "an MR of another PD",
-            why(server.qp.post_recv(2, foreign.sge(0..LEN))),
-            Err(PostReason::OtherPd(OfPd::Mr)),
-        )?;
-        same(
-            "to read from there",
-            why(server.qp.post_send(SendWr::send(3, foreign.sge(0..LEN)))),
-            Err(PostReason::OtherPd(OfPd::Mr)),
-        )?;
+        // Also an empty range, for which the device would check no key.
+        for range in [0..LEN, 3..3] {
+            let sge = foreign.sge(range);
+            let (other, remote) = (Err(PostReason::OtherPd(OfPd::Mr)), mr.remote(0));
+            same("a receive into another PD", why(server.qp.post_recv(2, sge)), other)?;
+            for wr in [SendWr::send(3, sge), SendWr::write(3, sge, remote), SendWr::read(3, sge, remote)] {
+                same("a request for it", why(server.qp.post_send(wr)), other)?;
+            }
+        }
         (client, server)
     };
     let mr = pinned("posted", mr)?;

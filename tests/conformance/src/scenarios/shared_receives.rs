@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_harness::failure::{ensure, same, stopped, why};
-use cmid_harness::fixture::{DeviceOf, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
+use cmid_harness::fixture::{DeviceOf, End, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Capacity, Caps, CompletionQueue, CreateError,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Capacity, Caps, Completion, CompletionQueue, CreateError,
     CreateReason, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QpState, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
@@ -352,18 +352,53 @@ pub(super) fn receives_that_are_left_are_pinned_until_the_srq_is_destroyed<L: En
     if let Some(done) = polled {
         same("what the device has left", (done.wr_id, done.status), (0, WcStatus::SUCCESS))?;
     }
-    same("no other", cq.poll_one()?, None)?;
+    same("no other", (cq.poll_one()?, cq.room().reserved()), (None, 0))?;
     same("receives", hall.srq.unpolled(), if polled.is_some() { 1 } else { 2 })?;
     let Err(ErrorWith { given: left, error }) = left.deregister_vec() else {
         return Err(Failure("it is not pinned".into()));
     };
     refused::<()>("the SRQ is there", Err(error), MemoryReason::InFlight)?;
-    let Hall { pds: _, mrs, srq, .. } = hall;
+    let Hall { pds, mrs, srq, .. } = hall;
     drop(srq);
     deregister(left)?;
     deregister(lost)?;
+    an_srq_goes_with_its_last_qp(b, &pds, &mrs.0)?;
     deregister(mrs.0)?;
     deregister(mrs.1).map(drop)
+}
+
+/// What it had posted pins its memory until then, also where the memory is dropped.
+fn an_srq_goes_with_its_last_qp<L: Env>(b: &mut Fixture<'_, L>, pds: &(PdOf<L>, PdOf<L>), source: &MrOf<L>) -> Check {
+    let (mut srq, before) = (pds.1.create_srq(CAPS)?, pds.1.users() - 1);
+    let memory = register(&pds.1, vec![0; 16], Access::LOCAL_WRITE)?;
+    srq.post_recv(1, memory.sge(0..8))?;
+    srq.post_recv(2, memory.sge(8..16))?;
+    let (mut client, mut server) = b.join_on_srq(&pds.0, &pds.1, &srq)?;
+    drop(srq);
+    let mut one = [Completion::default()];
+    let waited = thread::scope(|scope| {
+        let post = || {
+            thread::sleep(Duration::from_millis(50));
+            client.qp.post_send(SendWr::send(3, source.sge(1..9)))
+        };
+        let posted = scope.spawn(post);
+        // Nothing of the QP is in flight.
+        let waited = (server.cq.is_idle(), server.cq.wait(&mut one)?);
+        posted.join().map_err(|_| Failure("the sender panicked".into()))??;
+        Ok::<_, Failure>(waited)
+    })?;
+    same("a wait", (waited, one[0].wr_id, one[0].status), ((true, 1), 1, WcStatus::SUCCESS))?;
+    b.ends(&mut client, 3, WcStatus::SUCCESS)?;
+    same("the message", &contents(&memory)?[..9], &[1, 2, 3, 4, 5, 6, 7, 8, 0])?;
+    drop(memory);
+    used("a QP, an SRQ, and memory that is pinned", &pds.1, before + 3)?;
+    let End { id, qp, mut cq, .. } = server;
+    drop(qp);
+    b.destroy(Side::Server, id)?;
+    same("a completion more", (cq.poll_one()?, cq.room().reserved()), (None, 0))?;
+    used("nothing is left", &pds.1, before)?;
+    drop(client.qp);
+    b.destroy(Side::Client, client.id)
 }
 
 pub(super) fn the_peer_sees_that_a_qp_has_an_srq<L: Env>(b: &mut Fixture<'_, L>) -> Check {

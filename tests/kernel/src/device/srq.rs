@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, Completion, CompletionQueue, DataPath,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, DataPath,
     MemoryRegion, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
-use cmid_proto::memory::{Access, PdState};
+use cmid_proto::memory::{Access, };
 use cmid_proto::{Call, CmEvent, Errno, ErrorWith};
 use cmid_verbs::{Mr, Pd, Srq};
 
@@ -108,40 +108,6 @@ pub(crate) fn threads() {
     let ErrorWith { given: memory, .. } = memory.deregister().expect_err("the ids have QPs, and the QPs have the SRQ");
     drop((client, server));
     memory.deregister().expect("the SRQ is destroyed, and its CQs are dropped");
-}
-
-/// The SRQ goes with the last QP. What it had posted pins its memory until then, also where the memory is dropped.
-pub(crate) fn lifetimes() {
-    let Hall { client: _client, mut server, pd, mut srq, mut ends } = Hall::open(1, SrqCaps { max_wr: 4, max_sge: 1 });
-    let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).expect("register");
-    srq.post_recv(1, memory.sge(0..8)).expect("post_recv");
-    srq.post_recv(2, memory.sge(8..16)).expect("post_recv");
-    assert_eq!((srq.unpolled(), pd.users()), (2, 3));
-    drop(srq);
-    let (mut c, mut s) = ends.remove(0);
-    let source = c.pd.register(vec![7; 8], Access::empty()).expect("register");
-    let mut one = [Completion::default()];
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(Duration::from_millis(50));
-            c.qp.post_send(SendWr::send(3, source.sge(0..8))).expect("post_send");
-        });
-        // Nothing of the QP is in flight.
-        assert_eq!((s.cq.is_idle(), s.cq.wait(&mut one)), (true, Ok(1)));
-    });
-    success(one[0], 1, WcOpcode::RECV);
-    let mut bytes = [0; 9];
-    memory.read(0, &mut bytes).expect("read");
-    assert_eq!(bytes, [7, 7, 7, 7, 7, 7, 7, 7, 0]);
-    drop(memory);
-    assert_eq!(pd.users(), 3, "a QP, an SRQ, and memory that is pinned");
-    server.device.destroy_qp(s.id).expect("destroy_qp");
-    drop(s.qp);
-    assert_eq!(pd.users(), 1, "the CQ may have completions of it");
-    assert_eq!(s.cq.poll_one(), Ok(None));
-    assert_eq!((pd.users(), s.cq.room().reserved()), (0, 0));
-    assert_eq!((pd.dealloc().is_ok(), pd.state()), (true, PdState::Gone));
-    assert_eq!(pd.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop).map_err(Errno::from), Err(Errno::EINVAL));
 }
 
 /// A QP in its error state leaves the receives to others. Linux 6.12 reports when it takes no more; Linux 6.1 does not.
