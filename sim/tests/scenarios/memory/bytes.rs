@@ -1,10 +1,9 @@
 //! Slices, flags and views of registered memory.
 
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_sim::{Change, Completion};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
+use cmid_sim::Change;
 
 use super::*;
-use crate::common::SECOND;
 
 #[test]
 fn flags_are_aligned_and_inside() {
@@ -27,38 +26,19 @@ fn flags_are_aligned_and_inside() {
 }
 
 #[test]
-fn slices_are_there_while_nothing_else_can_write() {
-    let mut env = Env::with(Config { rereg: Rereg::All, ..Config::default() });
-    let mut pair = env.established_with_qps();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let mut from = c.pd.register([1; 8], Access::empty()).unwrap();
-    let mut to = s.pd.register([0; 8], Access::LOCAL_WRITE).unwrap();
-    from.slice_mut().unwrap().copy_from_slice(&[5; 8]);
-    s.qp.post_recv(1, to.sge(0..8)).unwrap();
-    c.qp.post_send(SendWr::send(2, from.sge(0..8))).unwrap();
-    let busy = |mr: &mut Mr| assert_eq!(mr.slice().map(drop), Err(Errno::EBUSY));
-    busy(&mut from);
-    busy(&mut to);
-    env.fabric.advance_by(SECOND);
-    busy(&mut to);
-    let mut one = [Completion::default()];
-    assert_eq!((s.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
-    assert_eq!(to.slice().unwrap()[..], [5; 8]);
-    assert_eq!(from.slice_mut().unwrap()[..], [5; 8]);
-    // No slice is given of memory that a peer may write to, directly or through a window.
-    let bindable = Access::LOCAL_WRITE | Access::MW_BIND;
+fn slices_follow_the_rights_until_the_device_goes() {
+    let fixture = MemoryFixture::able();
+    let mut mr = fixture.mr();
     for (access, expected) in [
         (RW, Err(Errno::EACCES)),
         (Access::LOCAL_WRITE | Access::REMOTE_ATOMIC, Err(Errno::EACCES)),
-        (bindable, Err(Errno::EACCES)),
+        (Access::LOCAL_WRITE | Access::MW_BIND, Err(Errno::EACCES)),
         (Access::MW_BIND | Access::REMOTE_READ, Ok(())),
     ] {
-        assert_eq!(
-            to.reregister(Change::default().to_access(access), Policy::default()).result,
-            Ok(cmid_sim::Way::InPlace)
-        );
-        assert_eq!((to.slice().map(drop), to.slice_mut().map(drop)), (expected, expected), "{access:?}");
+        let changed = mr.reregister(Change::default().to_access(access), Policy::default());
+        assert_eq!(changed.result, Ok(cmid_sim::Way::InPlace));
+        assert_eq!((mr.slice().map(drop), mr.slice_mut().map(drop)), (expected, expected), "{access:?}");
     }
-    env.host.remove_device();
-    assert_eq!(to.slice().map(drop), Err(Errno::EINVAL));
+    fixture.env.host.remove_device();
+    assert_eq!(mr.slice().map(drop), Err(Errno::EINVAL));
 }

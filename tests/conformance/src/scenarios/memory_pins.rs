@@ -32,12 +32,18 @@ fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
 
 pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
-    let (from, to) = (register(&own, bytes(1), READABLE)?, register(&pd, bytes(2), READABLE)?);
+    let (mut from, to) = (register(&own, bytes(1), READABLE)?, register(&pd, bytes(2), READABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
+    from.slice_mut()?.fill(5);
     server.qp.post_recv(1, to.sge(0..LEN))?;
-    let to = pinned("a receive that is posted", to)?;
+    let mut to = pinned("a receive that is posted", to)?;
     client.qp.post_send(SendWr::send(2, from.sge(0..LEN)))?;
+    let slices = (to.slice().map(drop), from.slice_mut().map(drop));
+    same("slices of both", slices, (Err(Errno::EBUSY), Err(Errno::EBUSY)))?;
     b.ends(&mut server, 1, WcStatus::SUCCESS)?;
+    same("a slice", to.slice().map(|slice| slice.to_vec()), Ok(vec![5; LEN]))?;
+    let view = to.view();
+    same("a view", (view.byte(LEN - 1), view.byte(LEN), view.word(4)), (Some(5), None, None))?;
     free("a receive that was polled", to)?;
     // The message has arrived, but the completion of the send has not been polled.
     let from = pinned("a send that is not polled", from)?;
@@ -103,7 +109,21 @@ pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mr = pinned("posted", mr)?;
     free("of another PD than the QP, where it cannot be posted", foreign)?;
     b.part(ends)?;
-    free("nobody has polled, and nobody can", mr)
+    free("nobody has polled, and nobody can", mr)?;
+    // No slice is given of memory that a peer may write to, directly or through a window.
+    let (bound, denied) = (Access::MW_BIND, Err(Errno::EACCES));
+    for (access, slice) in [
+        (READABLE | Access::REMOTE_WRITE, denied),
+        (READABLE | Access::REMOTE_ATOMIC, denied),
+        (READABLE | bound, denied),
+        (Access::REMOTE_READ | bound, Ok(7)),
+    ] {
+        let mut mr = register(&pd, vec![7; 8], access)?;
+        let slices = (mr.slice().map(|slice| slice[0]), mr.slice_mut().map(|slice| slice[0]));
+        same("slices", slices, (slice, slice))?;
+        deregister(mr)?;
+    }
+    Ok(())
 }
 
 /// Dropping pinned memory does not block: the message still arrives, and the memory is deregistered once it is

@@ -1,9 +1,9 @@
 //! Options of an id: which ones the core and the kernel accept in which state.
 
 use cmid_harness::failure::{fails, same};
-use cmid_harness::fixture::Side;
+use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
-use cmid_proto::{Call, CmOption, Errno, IdKey, PortSpace};
+use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, PortSpace};
 
 fn takes<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOption) -> Check {
     Ok(b.endpoint(side).drive().set_option(id, option)?)
@@ -42,5 +42,43 @@ pub(super) fn options_are_taken_where_they_are_for<L: Env>(b: &mut Fixture<'_, L
     legal(b, Side::Client, resolved, &[tos, reuse, timeout], &[no_reuse, af_only])?;
     let channel = b.client.channel;
     let datagrams = b.client.drive().create_id(Some(channel), PortSpace::Udp)?;
-    legal(b, Side::Client, datagrams, &[tos, reuse, no_reuse, af_only], &[timeout])
+    legal(b, Side::Client, datagrams, &[tos, reuse, no_reuse, af_only], &[timeout])?;
+    each_side_learns_the_ece_of_the_other(b)
+}
+
+/// An answer names the vendor of the request, also without options of its own. With a QP the library sets ECE itself.
+fn each_side_learns_the_ece_of_the_other<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let ece = |vendor_id, options| Ece { vendor_id, options };
+    let (ours, theirs, other) = (ece(0x15b3, 0x1234_5678), ece(0x15b3, 7), ece(9, 3));
+    for (asked, answer, learned) in [
+        (Some(ours), Some(theirs), theirs),
+        (Some(ours), None, ece(0x15b3, 0)),
+        (Some(ours), Some(other), ece(0x15b3, 3)),
+        (None, Some(other), ece(0, 3)),
+    ] {
+        let client = b.resolved()?;
+        asked.map_or(Ok(()), |asked| b.client.drive().set_ece(client, asked))?;
+        same("before the request", b.client.drive().remote_ece(client)?, Ece::default())?;
+        b.connect(client, &[])?;
+        let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
+        same("that of the request", b.server.drive().remote_ece(server)?, asked.unwrap_or_default())?;
+        answer.map_or(Ok(()), |answer| b.server.drive().set_ece(server, answer))?;
+        b.accept(server, &[])?;
+        b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+        same("that of the answer", b.client.drive().remote_ece(client)?, learned)?;
+    }
+    let client = b.resolved()?;
+    let set = |ece| Call::SetEce { id: client, ece };
+    same("of no vendor", b.client.bare(&set(ece(0, 1)), &[]), Err(Errno::EINVAL))?;
+    b.client.drive().set_ece(client, ours)?;
+    b.attach_qp(Side::Client, client)?;
+    same("with a QP", b.client.bare(&set(ours), &[]), Err(Errno::EINVAL))?;
+    same("with a QP", b.client.drive().device_mut().remote_ece(client), Err(Errno::EINVAL))?;
+    b.connect(client, &[])?;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
+    same("that of the QP: none", b.server.drive().remote_ece(server)?, Ece::default())?;
+    let gone = b.idle()?;
+    b.destroy(Side::Client, gone)?;
+    same("gone", b.client.bare(&Call::SetEce { id: gone, ece: ours }, &[]), Err(Errno::ENOENT))?;
+    same("gone", b.client.drive().device_mut().remote_ece(gone), Err(Errno::ENOENT))
 }

@@ -7,7 +7,7 @@ use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{CqOf, DeviceOf, End, EndOf, MrOf, PdOf, SOON, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
-    CompletionChannel, CompletionQueue, DataPath, MemoryRegion, QueuePair, SendWr, WcOpcode, WcStatus,
+    CompletionChannel, CompletionQueue, CreateReason, DataPath, MemoryRegion, QueuePair, SendWr, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey};
@@ -85,7 +85,11 @@ pub(super) fn a_channel_reports_which_cq_has_completions<L: Env>(b: &mut Fixture
     let channel = {
         let device = b.client.drive().device_mut();
         let nic = device.device_of(id)?;
-        device.create_comp_channel(&nic)?
+        let (channel, vectors) = (device.create_comp_channel(&nic)?, device.comp_vectors(&nic));
+        let made = device.create_cq_with_channel(&nic, &channel, 4, vectors);
+        let reason = CreateReason::NoVector { vector: vectors, vectors };
+        same("a vector too many", made.map(drop).map_err(|error| error.reason()), Err(reason))?;
+        channel
     };
     b.destroy(Side::Client, id)?;
     let connect = |b: &mut Fixture<'_, L>| memory.connect(b, |b, id, pd| end_on_channel(b, id, pd, &channel));
@@ -94,6 +98,7 @@ pub(super) fn a_channel_reports_which_cq_has_completions<L: Env>(b: &mut Fixture
     ensure(numbers[0] != numbers[1] && numbers[1] != numbers[2], || format!("the numbers {numbers:?}"))?;
     same("a new channel", channel.next_notification()?, None)?;
     same("by a CQ", ends[0].0.cq.take_notifications(), Err(Errno::EINVAL))?;
+    same("a wait of a CQ", ends[0].0.cq.wait(&mut []), Err(Errno::EINVAL))?;
     for (client, _) in &ends {
         client.cq.arm()?;
     }

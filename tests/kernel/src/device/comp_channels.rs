@@ -14,7 +14,7 @@ use cmid_proto::{Call, CmEvent, Errno};
 use libc::c_int;
 
 use crate::data::{polled, register, success};
-use crate::env::{CAPS, CLIENT, Pair, Side, readable};
+use crate::env::{CAPS, Pair, readable};
 
 /// A CQ is dropped while another thread takes the notifications of its channel: the drop waits at most for an ack.
 pub(crate) fn threads() {
@@ -104,31 +104,4 @@ pub(crate) fn waits() {
     let flushed = wait_during(&mut || server.ok(&Call::Disconnect { id: s.id }));
     assert_eq!((flushed.wr_id, flushed.status), (3, WcStatus::WR_FLUSH_ERR));
     assert_eq!(s.cq.wait(&mut some), Ok(0), "nothing is in flight any more");
-}
-
-/// The device of the channel is that of the CQ, and the channel stays as long as a CQ needs it.
-pub(crate) fn lifetimes() {
-    let mut side = Side::new();
-    let id = side.bound(CLIENT);
-    let nic = side.device.device_of(id).expect("device_of");
-    let channel = side.device.create_comp_channel(&nic).expect("create_comp_channel");
-    let cq = side.device.create_cq_with_channel(&nic, &channel, 4, 0).expect("create_cq");
-    let vectors = side.device.comp_vectors(&nic);
-    assert_eq!(
-        side.device.create_cq_with_channel(&nic, &channel, 4, 0).expect("create_cq").wait(&mut []),
-        Err(Errno::EINVAL)
-    );
-    let none = side.device.create_cq_with_channel(&nic, &channel, 4, vectors).map(drop).map_err(Errno::from);
-    assert_eq!((none, cq.take_notifications()), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
-    assert_eq!(cq.moderate(2, 10), Err(Errno::EOPNOTSUPP), "soft-RoCE");
-    drop(channel);
-    cq.arm().expect("arm");
-    assert!(!readable(cq.fd(), Instant::now() + Duration::from_millis(1)));
-    let other = side.bound([10, 98, 0, 1]);
-    let foreign = side.device.device_of(other).expect("device_of");
-    let channel = side.device.create_comp_channel(&foreign).expect("create_comp_channel");
-    assert_eq!(
-        side.device.create_cq_with_channel(&nic, &channel, 4, 0).map(drop).map_err(Errno::from),
-        Err(Errno::EINVAL)
-    );
 }

@@ -1,7 +1,7 @@
-//! The ACK timeout of ids, and enhanced connection establishment.
+//! The ACK timeout of ids.
 
 use cmid_proto::datapath::QpState;
-use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey};
+use cmid_proto::{Call, CmEvent, CmOption, IdKey};
 
 use crate::env::{Side, param};
 
@@ -45,28 +45,4 @@ pub(crate) fn ack_timeouts() {
     client.ok(&Call::Connect { id, param: param() });
     let request = server.expect(CmEvent::ConnectRequest).id;
     assert_eq!(ack_timeout(&mut server, request), 18);
-}
-
-pub(crate) fn ece() {
-    let (mut client, mut server) = (Side::new(), Side::new());
-    let (_, addr) = server.listener();
-    let id = client.resolved(addr);
-    let ours = Ece { vendor_id: 0x15b3, options: 0x1234_5678 };
-    let theirs = Ece { vendor_id: 0x15b3, options: 7 };
-    assert_eq!(client.device.remote_ece(id), Ok(Ece::default()));
-    client.fails(&Call::SetEce { id, ece: Ece { vendor_id: 0, options: 1 } }, Errno::EINVAL);
-    client.ok(&Call::SetEce { id, ece: ours });
-    client.ok(&Call::Connect { id, param: param() });
-    let request = server.expect(CmEvent::ConnectRequest);
-    assert_eq!(server.device.remote_ece(request.id), Ok(ours));
-    server.ok(&Call::SetEce { id: request.id, ece: theirs });
-    server.ok(&Call::Accept { id: request.id, param: param() });
-    client.expect(CmEvent::ConnectResponse);
-    assert_eq!(client.device.remote_ece(id), Ok(theirs));
-
-    // With a QP, librdmacm sets ECE itself.
-    let (_end, unknown) = (client.end(id), client.key());
-    client.fails(&Call::SetEce { id, ece: ours }, Errno::EINVAL);
-    assert_eq!(client.device.remote_ece(id), Err(Errno::EINVAL));
-    assert_eq!(client.device.remote_ece(unknown), Err(Errno::ENOENT));
 }

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, DataPath,
-    MemoryRegion, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, DataPath, MemoryRegion, ProtectionDomain,
+    QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
-use cmid_proto::memory::{Access, };
+use cmid_proto::memory::Access;
 use cmid_proto::{Call, CmEvent, Errno, ErrorWith};
 use cmid_verbs::{Mr, Pd, Srq};
 
