@@ -161,10 +161,6 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("Linux 6.1 cannot; 6.12 is asked by a library for tests, as rdma-core does not"),
     behaviour(83, "a bound window: the MR and the PD stay until it is gone"),
     behaviour(84, "ibv_dealloc_pd: EBUSY while anything refers to the PD, and it lives on")
-        .also(&[
-            "tests/kernel/src/device/registration.rs::domains",
-            "sim/tests/scenarios/memory/calls.rs::qps_and_address_handles_belong_to_a_domain",
-        ])
         .but("refused with how many things do, where the kernel would say EBUSY"),
     behaviour(85, "librdmacm's default PD").but("not applicable: a QP is always made with a PD of the application's"),
     behaviour(86, "ibv_reg_mr: the fields of an MR; rxe's keys are equal"),

@@ -2,8 +2,8 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd};
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd, make_qp, test_caps};
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, MemoryError, MemoryReason, MrState, PdState, Way};
 use cmid_proto::{Errno, ErrorWith};
 
@@ -59,20 +59,36 @@ pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> 
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     same("a fresh one", (pd.state(), pd.users()), (PdState::Live, 0))?;
     let mr = register(&pd, bytes(1), READABLE)?;
-    let ends = b.join(&own, &pd)?;
+    let (client, server) = b.join(&own, &pd)?;
     let in_use = |users| {
         used("users", &pd, users)?;
         refused("dealloc", pd.dealloc(), MemoryReason::InUse(users))
     };
     in_use(2)?;
-    b.part(ends)?;
+    // A QP is destroyed when its id and its handle are gone, in either order.
+    b.destroy(Side::Server, server.id)?;
+    in_use(2)?;
+    drop(server.qp);
     in_use(1)?;
+    drop(client.qp);
+    used("a QP of an id", &own, 1)?;
+    b.destroy(Side::Client, client.id)?;
+    used("without the id", &own, 0)?;
     deregister(mr)?;
     let other = pd.clone();
     unused(&pd)?;
     same("another handle", other.state(), PdState::Gone)?;
     refused("dealloc again", other.dealloc(), MemoryReason::Gone)?;
-    refused("register", other.register_vec(bytes(1), READABLE), MemoryReason::Gone)
+    refused("register", other.register_vec(bytes(1), READABLE), MemoryReason::Gone)?;
+    let (_, id) = b.requested()?;
+    let made = b.server.drive().attach_qp(id, |device, attaching| make_qp(device, attaching, &other, test_caps()));
+    same("a QP", made.map(drop).map_err(|error| error.errno()), Err(Errno::EINVAL))?;
+    // An MR keeps its PD without another handle, and returns it.
+    let mr = register(&b.server.drive().device_mut().alloc_pd(id)?, bytes(1), READABLE)?;
+    let pd = mr.pd().ok_or_else(|| Failure("it has no PD".into()))?;
+    used("the MR", &pd, 1)?;
+    deregister(mr)?;
+    unused(&pd)
 }
 
 pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {

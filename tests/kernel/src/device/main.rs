@@ -42,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 61] = [
+const CHECKS: [(&str, fn()); 60] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("what could not be destroyed makes room", forgotten::make_room),
@@ -50,7 +50,6 @@ const CHECKS: [(&str, fn()); 61] = [
     ("behaviour 80: memory that cannot be registered", registration::bad_memory),
     ("behaviour 80: rights that cannot be given", registration::bad_rights),
     ("behaviour 80: the lock limit", registration::lock_limit),
-    ("a PD in use, and after it is gone", registration::domains),
     ("memory that is only to be read", rereg::read_only),
     ("what goes of a device that the kernel has taken away", disassociated::destroyed),
     ("behaviour 81: memory that cannot be kept from children", forks::advised),

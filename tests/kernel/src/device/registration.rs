@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MemoryRefused, PdState, Policy, RegisterCause, Way};
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MemoryRefused, Policy, RegisterCause, Way};
 use cmid_proto::{Errno, ErrorWith};
 use cmid_verbs::{Access, Buffer, Change, Mr, Pd, Remote};
 use rdma_sys::{ibv_qp, ibv_qp_attr};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use crate::env::{CLIENT, Pair, SERVER, Side};
+use crate::env::{Pair, SERVER, Side};
 use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
 use crate::refused_posts::is_iwarp;
 
@@ -136,50 +136,6 @@ pub(crate) fn lock_limit() {
     setrlimit(Resource::Memlock, before).expect("setrlimit");
     let buffer = tried.expect("the thread");
     end(pd.register(buffer, Access::LOCAL_WRITE).expect("no limit"));
-    assert_eq!(pd.dealloc(), Ok(()));
-}
-
-pub(crate) fn domains() {
-    let (mut side, pd) = side_with_pd();
-    assert_eq!((pd.users(), pd.state()), (0, PdState::Live));
-    let in_use = |users| {
-        let error = pd.dealloc().expect_err("in use");
-        assert_eq!(
-            (refused(error), error.errno(), pd.state()),
-            (MemoryReason::InUse(users), Errno::EBUSY, PdState::Live)
-        );
-    };
-    let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
-    in_use(1);
-    let id = side.bound(CLIENT);
-    let cq = side.device.create_cq(id, 32).expect("create_cq");
-    let qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
-    in_use(2);
-    side.device.destroy_qp(id).expect("it has one");
-    in_use(2);
-    drop(qp);
-    in_use(1);
-
-    // Another thread can deregister it. The PD is in use until then.
-    let far = thread::spawn(move || end(mr)).join().expect("the thread");
-    assert_eq!((far.len(), pd.users()), (PAGE, 0));
-
-    let other = pd.clone();
-    assert_eq!(pd.dealloc(), Ok(()));
-    assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(MemoryReason::Gone)));
-    let ErrorWith { given: far, error } = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
-    assert_eq!((far.len(), refused(error)), (PAGE, MemoryReason::Gone));
-    let made =
-        side.device.create_qp(Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS).map(drop).map_err(Errno::from);
-    assert_eq!(made, Err(Errno::EINVAL));
-
-    // An MR keeps its PD alive without another handle, and returns it.
-    let pd = side.device.alloc_pd(id).expect("alloc_pd");
-    let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
-    drop(pd);
-    let pd = mr.pd().expect("registered");
-    assert_eq!(pd.users(), 1);
-    end(mr);
     assert_eq!(pd.dealloc(), Ok(()));
 }
 
