@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use cmid_proto::datapath::{
     Access, AhAttr, Attaching, Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, GlobalRoute, OfDevice,
-    ProtectionDomain, SharedReceiveQueue as _, SrqCaps,
+    ProtectionDomain, SrqCaps,
 };
 use cmid_proto::memory::MemoryReason;
 use cmid_proto::{Call, ChannelKey, Device as _, Errno, IdKey, PortSpace, Transport};
@@ -12,52 +12,8 @@ use cmid_sim::{Config, Cq, Fabric, Pd, Resource, SimDevice};
 
 use crate::common::{Env, Side, ip};
 
-const NOTHING: Caps = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
-
 fn bound(env: &mut Env) -> IdKey {
     env.client.bound(env.cc, "10.0.0.1:0")
-}
-
-fn too_large(call: CreateCall, capacity: Capacity, asked: u32, max: u32) -> CreateError {
-    CreateError::new(call, CreateReason::TooLarge { capacity, asked, max })
-}
-
-#[test]
-fn each_capacity_that_is_too_large_is_named() {
-    let mut env = Env::new();
-    let id = bound(&mut env);
-    let device = &mut env.client.device;
-    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 64).unwrap());
-    for (caps, capacity, asked, max) in [
-        (Caps { max_send_wr: 1 << 21, ..NOTHING }, Capacity::MaxSendWr, 1 << 21, 1 << 20),
-        (Caps { max_recv_wr: 1 << 21, ..NOTHING }, Capacity::MaxRecvWr, 1 << 21, 1 << 20),
-        (Caps { max_send_sge: 33, ..NOTHING }, Capacity::MaxSendSge, 33, 32),
-        (Caps { max_recv_sge: 40, ..NOTHING }, Capacity::MaxRecvSge, 40, 32),
-        (Caps { max_inline: 513, ..NOTHING }, Capacity::MaxInline, 513, 512),
-    ] {
-        let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
-        assert_eq!(made, Err(too_large(CreateCall::CreateQp, capacity, asked, max)));
-    }
-    let most = Caps { max_send_sge: 32, max_recv_sge: 32, max_inline: 512, ..NOTHING };
-    assert!(device.create_qp(Attaching::bare(id), &pd, &cq, &cq, most).is_ok() && device.destroy_qp(id).is_ok());
-    assert_eq!(pd.create_srq(SrqCaps { max_wr: 1, max_sge: 27 }).map(|srq| srq.caps().max_sge), Ok(27));
-    assert!([1, 32_767].into_iter().all(|depth| device.create_cq(id, depth).is_ok()));
-    let made = device.create_cq(id, 1 << 15).map(drop);
-    assert_eq!(made, Err(too_large(CreateCall::CreateCq, Capacity::Depth, 32768, 32767)));
-    for (max_wr, max_sge, capacity, asked, max) in
-        [((1 << 20) + 1, 1, Capacity::SrqMaxWr, (1 << 20) + 1, 1 << 20), (1, 28, Capacity::SrqMaxSge, 28, 27)]
-    {
-        let made = pd.create_srq(SrqCaps { max_wr, max_sge }).map(drop);
-        assert_eq!(made, Err(too_large(CreateCall::CreateSrq, capacity, asked, max)));
-    }
-    assert_eq!(
-        device.create_cq(id, 0).map(drop).map_err(|error| error.reason()),
-        Err(CreateReason::Zero(Capacity::Depth))
-    );
-    let nic = device.device_of(id).unwrap();
-    assert!((0..4).all(|vector| device.create_cq_at(&nic, 1, vector).is_ok()) && device.comp_vectors(&nic) == 4);
-    let none = device.create_cq_at(&nic, 1, 4).map(drop).map_err(|error| error.reason());
-    assert_eq!(none, Err(CreateReason::NoVector { vector: 4, vectors: 4 }));
 }
 
 /// Two devices of one host, and a host of another fabric whose device has the same name.
@@ -137,6 +93,9 @@ fn the_other_reasons_of_a_qp_are_named() {
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(MemoryReason::Gone)));
     let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, small).map(drop);
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::HasQp));
+    let made = device.create_qp(Attaching::bare(second), &pd, &cq, &cq, Caps { max_inline: 513, ..small }).map(drop);
+    let reason = CreateReason::TooLarge { capacity: Capacity::MaxInline, asked: 513, max: 512 };
+    assert_eq!(made, Err(CreateError::new(CreateCall::CreateQp, reason)));
     let made = [gone.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop), gone.alloc_mw().map(drop)];
     assert_eq!(made.map(|made| made.map_err(|error| error.reason())), [Err(CreateReason::Pd(MemoryReason::Gone)); 2]);
 }

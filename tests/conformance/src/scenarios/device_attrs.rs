@@ -6,8 +6,8 @@ use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{DeviceOf, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
-    AhAttr, Atomics, Capacity, Caps, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
-    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, To, WcStatus,
+    AhAttr, Atomics, Capacity, Caps, CreateError, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
+    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, SrqCaps, To, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey, PortSpace};
@@ -42,14 +42,44 @@ pub(super) fn a_device_tells_its_maxima_and_refuses_more<L: Env>(b: &mut Fixture
     ensure(others.iter().all(|max| *max > 0) && attrs.max_mr_size > 1 << 30, || format!("{attrs:?}"))?;
     let device = b.client.drive().device_mut();
     same("its completion vectors", device.comp_vectors(&nic), maxima.comp_vectors)?;
-    let too_many = device.create_cq_on(&nic, maxima.cqe + 1).map(drop).map_err(|error| error.reason());
     let reason = |capacity, max| CreateReason::TooLarge { capacity, asked: max + 1, max };
-    same("a deeper CQ", too_many, Err(reason(Capacity::Depth, maxima.cqe)))?;
+    let refused = |made: Result<(), CreateError>| made.map_err(|error| error.reason());
+    let deeper = refused(device.create_cq_on(&nic, maxima.cqe + 1).map(drop));
+    same("a deeper CQ", deeper, Err(reason(Capacity::Depth, maxima.cqe)))?;
+    let none = refused(device.create_cq_on(&nic, 0).map(drop));
+    same("a CQ of no depth", none, Err(CreateReason::Zero(Capacity::Depth)))?;
+    let vectors = maxima.comp_vectors;
+    for vector in 0..vectors {
+        device.create_cq_at(&nic, 1, vector)?;
+    }
+    for vector in [vectors, i32::MAX.unsigned_abs(), u32::MAX] {
+        let made = refused(device.create_cq_at(&nic, 1, vector).map(drop));
+        same("no such vector", made, Err(CreateReason::NoVector { vector, vectors }))?;
+    }
     let pd = device.alloc_pd_on(&nic)?;
     let cq = device.create_cq_on(&nic, maxima.cqe)?;
-    let caps = Caps { max_send_sge: maxima.sge + 1, ..test_caps() };
-    let made = b.client.drive().attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps));
-    ensure(made.is_err(), || "more ranges than the device's maximum".into())?;
+    let (wr, sge, one) = (maxima.srq_wr, maxima.srq_sge, SrqCaps { max_wr: 1, max_sge: 1 });
+    for (caps, capacity, max) in [
+        (SrqCaps { max_wr: wr + 1, ..one }, Capacity::SrqMaxWr, wr),
+        (SrqCaps { max_sge: sge + 1, ..one }, Capacity::SrqMaxSge, sge),
+    ] {
+        same("a larger SRQ", refused(pd.create_srq(caps).map(drop)), Err(reason(capacity, max)))?;
+    }
+    let (wr, sge) = (maxima.qp_wr, maxima.sge);
+    for (caps, capacity, max) in [
+        (Caps { max_send_wr: wr + 1, ..test_caps() }, Capacity::MaxSendWr, wr),
+        (Caps { max_recv_wr: wr + 1, ..test_caps() }, Capacity::MaxRecvWr, wr),
+        (Caps { max_send_sge: sge + 1, ..test_caps() }, Capacity::MaxSendSge, sge),
+        (Caps { max_recv_sge: sge + 1, ..test_caps() }, Capacity::MaxRecvSge, sge),
+    ] {
+        let mut seen = Ok(());
+        let made = b.client.drive().attach_qp(id, |device, attaching| {
+            let made = device.create_qp(attaching, &pd, &cq, &cq, caps);
+            seen = refused(made.as_ref().map(|_| ()).map_err(|error| *error));
+            made
+        });
+        same("a larger QP", (made.is_err(), seen), (true, Err(reason(capacity, max))))?;
+    }
     let caps = Caps { max_send_sge: maxima.sge, ..test_caps() };
     drop(b.client.drive().attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps))?);
     b.destroy(Side::Client, id)

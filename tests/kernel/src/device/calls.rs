@@ -123,25 +123,6 @@ pub(crate) fn raw() {
     }
 }
 
-/// The kernel refuses a vector that the device does not have.
-pub(crate) fn completion_vectors() {
-    let mut side = Side::new();
-    let id = side.bound(CLIENT);
-    let nic = side.device.device_of(id).expect("device_of");
-    let vectors = side.device.comp_vectors(&nic);
-    assert!(vectors > 0, "no vector");
-    for vector in 0..vectors {
-        side.device.create_cq_at(&nic, 4, vector).expect("create_cq_at");
-    }
-    for vector in [vectors, i32::MAX.unsigned_abs(), u32::MAX] {
-        assert_eq!(
-            side.device.create_cq_at(&nic, 4, vector).map(drop).map_err(Errno::from),
-            Err(Errno::EINVAL),
-            "{vector}"
-        );
-    }
-}
-
 impl Side {
     /// A handle of an idle id.
     fn stolen(mut self) -> cmid_verbs::Handle {
