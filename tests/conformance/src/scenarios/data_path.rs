@@ -273,6 +273,27 @@ pub(super) fn inline_data_can_change_at_once<L: Env>(b: &mut Fixture<'_, L>) -> 
     b.ends(server, 1, WcStatus::SUCCESS)?;
     b.ends(client, 2, WcStatus::SUCCESS)?;
     same("the message", &contents(to)?[..15], &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 114])?;
+    // Nor does a write of inline data pin, nor what has no bytes.
+    let source = register(&link.pds.0, vec![3; 16], Access::LOCAL_WRITE)?;
+    client.qp.post_send(SendWr::write(3, source.sge(0..16), to.remote(16)))?;
+    server.qp.post_recv(4, to.sge(64..64))?;
+    client.qp.post_send(SendWr::send(5, source.sge(3..3)))?;
+    client.qp.post_recv(6, source.sge(16..16))?;
+    same("it is not pinned", deregister(source)?, vec![3; 16])?;
+    b.ends(server, 4, WcStatus::SUCCESS)?;
+    (3..=5).step_by(2).try_for_each(|wr_id| b.ends(client, wr_id, WcStatus::SUCCESS))?;
+    same("what is written", &contents(to)?[16..33], &[[3; 16].as_slice(), &[132]].concat()[..])?;
+    // More is fetched from the memory.
+    let len = client.qp.caps().max_inline as usize + 1;
+    let (long, far) = (register(&link.pds.0, vec![1; len], OPEN)?, register(&link.pds.1, vec![0; len], OPEN)?);
+    client.qp.post_send(SendWr::write(7, long.sge(0..len), far.remote(0)))?;
+    let Err(ErrorWith { given: long, error }) = long.deregister_vec() else {
+        return Err(Failure("more than inline data is not pinned".into()));
+    };
+    refused::<()>("more than inline data", Err(error), MemoryReason::InFlight)?;
+    b.ends(client, 7, WcStatus::SUCCESS)?;
+    deregister(long)?;
+    same("what is written", deregister(far)?, vec![1; len])?;
     link.close(b)
 }
 
