@@ -189,11 +189,12 @@ impl CqSlots {
     /// Adds the use of an SRQ by a QP that is about to be created.
     ///
     /// # Errors
-    /// `EOVERFLOW` if the CQ has no room for the completions of its receives.
+    /// `EOVERFLOW` if the CQ has no room for the completions of its receives, `ENOMEM` if the SRQ has as many QPs there as a
+    /// CQ has ids. Destroyed ones count until the CQ was found empty.
     pub(crate) fn attach_srq(&self, table: &SrqTable) -> Result<(), Errno> {
         let (mut state, slots) = (self.state.lock(), table.slots());
         if let Some(entry) = state.srqs.iter_mut().find(|entry| Arc::ptr_eq(&entry.slots, slots)) {
-            entry.qps += 1;
+            entry.qps = entry.qps.checked_add(1).filter(|qps| *qps <= INDEX).ok_or(Errno::ENOMEM)?;
             return Ok(());
         }
         state.room.reserve(slots.capacity()).map_err(|_| Errno::EOVERFLOW)?;

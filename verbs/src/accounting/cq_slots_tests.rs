@@ -269,6 +269,24 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     assert_eq!((cq_slots.room().reserved(), alive.strong_count(), slots.unpolled()), (0, 0, 0));
 }
 
+/// Its record is as long as there are ids.
+#[test]
+fn a_cq_that_is_never_empty_has_a_limited_number_of_destroyed_qps_with_an_srq() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
+    let (table, mut cursor) = srq();
+    let left = receive(&mut cursor, 1);
+    for qp_num in 1..=INDEX {
+        cq_slots.attach_srq(&table).expect("room");
+        assert!(cq_slots.leave_srq(Arc::clone(&table), qp_num).is_none());
+    }
+    assert_eq!(cq_slots.attach_srq(&table), Err(Errno::ENOMEM));
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 1);
+    assert!(!slot_cache.refresh(&cq_slots));
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
+    assert!(slot_cache.refresh(&cq_slots));
+    assert_eq!(cq_slots.attach_srq(&table), Ok(()));
+}
+
 /// A receive that one of them has left may be taken for one of the other.
 #[test]
 fn the_number_of_a_destroyed_qp_with_an_srq_is_known_until_it_has_left_nothing() {
