@@ -23,7 +23,9 @@ const fn id_of(side: SideName) -> Slot {
 pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
     let mut input = Input::graded(once);
     let shared = [input.once_in(4), input.once_in(4)];
-    let mut steps = connection(shared);
+    // A device rounds a number of 3 up.
+    let reads_at_once = [4, 4, 3, 2, 1, 0][input.below(6)];
+    let mut steps = connection(shared, reads_at_once);
     // Most messages find a receive.
     for side in [SideName::A, SideName::B] {
         for _ in 0..input.below(6) {
@@ -51,11 +53,11 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
     Program { seed, level: Level::Device, network: Network::Roce, steps }
 }
 
-/// Connects the first id of side a to a child of side b; the sides of `shared` have an SRQ. Without retries a message
-/// finds a receive or fails at once.
-fn connection(shared: [bool; 2]) -> Vec<(SideName, Action)> {
+/// Connects the first id of side a to a child of side b; the sides of `shared` have an SRQ, and each answers so many reads
+/// and atomic operations at once. Without retries a message finds a receive or fails at once.
+fn connection(shared: [bool; 2], reads_at_once: u8) -> Vec<(SideName, Action)> {
     use SideName::{A, B};
-    let offer = |qp| Offer { qp, serves: 4, starts: 4, rnr: 0, data: 0 };
+    let offer = |qp| Offer { qp, serves: reads_at_once, starts: reads_at_once, rnr: 0, data: 0 };
     let read = Action::Read { channel: 0, most: None };
     let attach =
         |id, shared| Action::On(id, IdCall::Data(if shared { DataStep::AttachShared } else { DataStep::Attach }));
