@@ -226,12 +226,10 @@ impl Qp {
         let command = Command::Invalidate(mw.rkey);
         self.enqueue(wr_id, mw, WcOpcode::LOCAL_INV, Local::Nothing, command)?;
         self.fabric.with(|world| {
-            if let Some(bindings) = world.domains.bindings(mw.pd.no) {
-                bindings.invalidate(no, qp_num);
-            }
+            let number = world.domains.bindings(mw.pd.no).map(|bindings| bindings.invalidate(no, qp_num));
             let rung = world.ring(self.no);
-            if let (Err(_), Some(bindings)) = (rung, world.domains.bindings(mw.pd.no)) {
-                bindings.invalidate_failed();
+            if let (Err(_), Some(number), Some(bindings)) = (rung, number, world.domains.bindings(mw.pd.no)) {
+                bindings.invalidate_failed(number);
             }
             rung
         })

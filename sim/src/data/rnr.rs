@@ -18,7 +18,7 @@ impl World {
         let retries = self.queues.pairs.get(&from).map_or(WITHOUT_LIMIT, |pair| pair.rnr_retry_count);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let (sequence, is_last) = (packet.sequence, retries < WITHOUT_LIMIT && packet.rnr_naks >= retries);
-        let again = self.now.after(pair.min_rnr_timer.time() + latency * 2);
+        let again = self.now.after(pair.min_rnr_timer.time().saturating_add(latency.saturating_mul(2)));
         packet.rnr_naks = packet.rnr_naks.saturating_add(1);
         packet.waits = !is_iwarp;
         pair.inbound.push_front(packet);

@@ -155,7 +155,7 @@ impl Rule {
     }
 
     /// A link that flaps: as [`Rule::cut`], but the way is there for the first time, then cut for the second, and so on.
-    /// Neither time is less than a microsecond.
+    /// Neither time is less than a microsecond. While the rule lives there is always a next event ([`Fabric::next_due`]).
     #[must_use]
     pub fn flap(up: Duration, down: Duration) -> Self {
         let least = Duration::from_micros(1);
@@ -393,7 +393,7 @@ impl World {
     pub(crate) fn flap(&mut self, no: u64) {
         let Some(Active { rule, .. }) = self.rules.active.iter().find(|it| it.no == no) else { return };
         if let Effect::Cut(Some((up, down))) = rule.effect {
-            self.timers.arm(self.now.after(up + down), Due::Flap { rule: no });
+            self.timers.arm(self.now.after(up.saturating_add(down)), Due::Flap { rule: no });
             self.retry(None);
         }
     }
@@ -435,7 +435,7 @@ impl Fabric {
             world.rules.last += 1;
             let (no, now) = (world.rules.last, world.now);
             if let Effect::Cut(Some((up, down))) = rule.effect {
-                world.timers.arm(now.after(up + down), Due::Flap { rule: no });
+                world.timers.arm(now.after(up.saturating_add(down)), Due::Flap { rule: no });
             }
             world.rules.add(no, rule, now);
             no

@@ -67,13 +67,15 @@ impl<T> Timers<T> {
         self.take(key);
     }
 
+    /// The time of the first timer. One at [`Time::NEVER`] is not due.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.queue.peek().map(|Reverse(key)| key.due)
+        self.queue.peek().map(|Reverse(key)| key.due).filter(|due| *due < Time::NEVER)
     }
 
     /// Takes the first timer that is due at `until` or earlier.
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, T)> {
-        let &Reverse(key) = self.queue.peek().filter(|Reverse(key)| key.due <= until)?;
+        self.next_due().filter(|due| *due <= until)?;
+        let &Reverse(key) = self.queue.peek()?;
         self.take(key).map(|what| (key.due, what))
     }
 
@@ -111,6 +113,13 @@ mod tests {
         assert_eq!(timers.next_due(), Some(Time(5)));
         timers.cancel(late);
         assert_eq!(timers.next_due(), None);
+    }
+
+    #[test]
+    fn a_timer_that_is_never_due_does_not_fire() {
+        let mut timers = Timers::default();
+        timers.arm(Time::NEVER, 1);
+        assert_eq!((timers.next_due(), timers.pop(Time::NEVER)), (None, None));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use cmid_proto::Time;
-use cmid_sim::{Config, Counters, Host, Kind, Latency, Rule, World, check};
+use cmid_sim::{Config, Counters, Fabric, Host, Kind, Latency, Rule, World, check};
 
 use crate::client::{Client, Mistake};
 use crate::server::Server;
@@ -82,6 +82,15 @@ fn a_link_that_flaps_is_outlived() {
     for (counters, ..) in under(20, |_, client| Rule::flap(up, down).from(client)) {
         assert_eq!(counters.lost, 0);
     }
+}
+
+#[test]
+fn a_link_that_never_goes_down_and_a_delay_without_end_leave_nothing_due() {
+    let fabric = Fabric::new(Config::default());
+    let never = [Rule::flap(Duration::MAX, Duration::ZERO), Rule::delay(Latency::Fixed(Duration::MAX))];
+    let guards = never.map(|rule| fabric.rule(rule));
+    fabric.advance_to(Time::NEVER);
+    assert_eq!((fabric.next_due(), guards.map(|guard| guard.count())), (None, [0, 0]));
 }
 
 #[test]
