@@ -103,8 +103,8 @@ impl Bindings {
         last.is_some_and(|last| last.bind.qp_num == qp_num && last.end == End::Invalidation)
     }
 
-    /// Records an invalidation of a window, before its post.
-    pub fn invalidate(&mut self, window: u64, qp_num: u32) {
+    /// Records an invalidation of a window, before its post. Returns its number.
+    pub fn invalidate(&mut self, window: u64, qp_num: u32) -> u64 {
         self.last += 1;
         let number = self.last;
         self.invalidations.push_back(Invalidation { qp_num, number });
@@ -113,13 +113,14 @@ impl Bindings {
                 binding.end = End::Posted(number);
             }
         }
+        number
     }
 
-    /// Records that the last invalidation was not accepted by the provider. It may be queued nevertheless, so its
+    /// Records that the invalidation of this number was not accepted by the provider. It may be queued nevertheless, so its
     /// number stays: completions of later ones then end too few bindings, never too many.
-    pub fn invalidate_failed(&mut self) {
+    pub fn invalidate_failed(&mut self, number: u64) {
         for binding in &mut self.bindings {
-            if binding.end == End::Posted(self.last) {
+            if binding.end == End::Posted(number) {
                 binding.end = End::Unknown;
             }
         }
@@ -224,9 +225,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn invalidate(bindings: &mut Bindings, window: u64, qp_num: u32) {
+    fn invalidate(bindings: &mut Bindings, window: u64, qp_num: u32) -> u64 {
         assert!(bindings.may_invalidate(window, qp_num));
-        bindings.invalidate(window, qp_num);
+        bindings.invalidate(window, qp_num)
     }
 
     #[test]
@@ -356,9 +357,10 @@ mod tests {
         assert!(!bindings.may_invalidate(1, 17), "it may be unbound");
         bindings.bind(2, Bind { lkey: 2, ..BIND });
         bindings.bind(3, Bind { lkey: 3, ..BIND });
-        invalidate(&mut bindings, 2, 17);
-        bindings.invalidate_failed();
+        let failed = invalidate(&mut bindings, 2, 17);
         invalidate(&mut bindings, 3, 17);
+        // Another thread has posted to another QP meanwhile.
+        bindings.invalidate_failed(failed);
         // Of the first one, if it was queued.
         bindings.handle_completion(&LOCAL);
         assert!([1, 2, 3].into_iter().all(|lkey| bindings.of(lkey).is_some()));

@@ -345,7 +345,7 @@ impl Poster {
             return Err(PostReason::NotBound);
         }
         let token = self.file_send(wr_id, &[], Kind::of(WcOpcode::LOCAL_INV))?;
-        self.inner.pd.inner().bindings().invalidate(number, qp_num);
+        let invalidation = self.inner.pd.inner().bindings().invalidate(number, qp_num);
         let rkey = window.rkey();
         window.parts.iter_mut().filter(|lent| lent.rkey == rkey).for_each(|lent| lent.is_recalled = true);
         let answer = if let Some(api) = self.wr_api {
@@ -361,7 +361,7 @@ impl Poster {
             self.post_filed(&mut request)
         };
         window.requests.add(&self.inner, token);
-        self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().invalidate_failed())
+        self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().invalidate_failed(invalidation))
     }
 }
 

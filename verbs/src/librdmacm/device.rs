@@ -221,7 +221,7 @@ impl Device for Rdmacm {
     }
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
-        let verbs = self.ids.get(id)?.verbs()?;
+        let verbs = self.id(id).ok()?.verbs()?;
         // SAFETY: the id has the context, which is open, and the device of a context and its transport do not change.
         let transport = unsafe { (*(*verbs.as_ptr()).device).transport_type };
         Some(if transport == ibv_transport_type::IBV_TRANSPORT_IWARP {

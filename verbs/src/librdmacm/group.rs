@@ -46,19 +46,17 @@ impl Id {
     /// If the device is removed meanwhile, this may [end](Id::has_ended) the id.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone.
+    /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone, `EACCES` for a thread with other credentials.
     pub(crate) fn leave(&mut self, addr: SocketAddr) -> Outcome {
         // librdmacm frees its record of the group even if the kernel refuses the leave. An unread event would then
-        // refer to freed memory. The kernel refuses if it has closed the id because the device was removed.
-        if self.is_closed() {
-            return Err(Errno::ENXIO);
-        }
+        // refer to freed memory.
+        self.takes_commands()?;
         match self.leave_now(addr) {
             Ok(()) => Ok(()),
             // There was no record, so none was freed.
             Err(Errno::EADDRNOTAVAIL) => Err(Errno::EADDRNOTAVAIL),
-            // The device was removed between the two calls, and the record is freed. The destroy removes the id's
-            // unread events before any is read: only this thread reads them.
+            // The record is freed. If the device was removed between the two calls, the destroy removes the id's unread events
+            // before any is read: only this thread reads them. If the credentials have changed, no thread can read them.
             Err(errno) => {
                 self.destroy()?;
                 Err(errno)
@@ -66,13 +64,22 @@ impl Id {
         }
     }
 
-    /// Leaves all groups, so that the destroy of the id leaves no record behind.
-    pub(crate) fn leave_all(&mut self) {
+    /// Leaves all groups, so that the destroy of the id leaves no record behind. It follows at once.
+    ///
+    /// # Errors
+    /// That of the destroy, which the kernel would refuse; the memberships stay.
+    pub(crate) fn leave_all(&mut self) -> Outcome {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        // An id whose device is gone can be destroyed.
+        self.takes_commands().or_else(|errno| if errno == Errno::ENXIO { Ok(()) } else { Err(errno) })?;
         while let Some(last) = self.groups.last() {
             // If the kernel refuses, the device is gone. The id's unread events are discarded with the id, before any
             // is read.
             let _ = self.leave_now(last.addr);
         }
+        Ok(())
     }
 
     fn leave_now(&mut self, addr: SocketAddr) -> Outcome {
@@ -103,12 +110,16 @@ impl Id {
         }
     }
 
-    /// Whether the kernel has closed the id. It then refuses every command but a destroy.
-    fn is_closed(&self) -> bool {
+    /// Whether the kernel takes commands for the id from this thread.
+    ///
+    /// # Errors
+    /// `ENXIO` if it has closed the id, because its device is gone: it then refuses every command but a destroy. `EACCES` for a
+    /// thread with other credentials than those that opened the channel (hazard P63): it refuses each.
+    fn takes_commands(&self) -> Outcome {
         // The kernel looks up the id before it checks the level and the option, neither of which exists. SAFETY: the id
         // is alive, its channel open, and the option has no bytes.
         let asked = errno::of_call(|| unsafe { ffi::rdma_set_option(self.as_ptr(), NO_LEVEL, 0, ptr::null_mut(), 0) });
-        asked == Err(Errno::ENXIO)
+        asked.or_else(|errno| if errno == Errno::ENOSYS { Ok(()) } else { Err(errno) })
     }
 }
 

@@ -150,14 +150,14 @@ impl Id {
     /// id can only be dropped.
     ///
     /// # Errors
-    /// The id then stays, without its QP and its groups.
+    /// The id then stays; unless the kernel takes no command of this thread, without its QP and its groups.
     pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
         if self.ended {
             return Ok(());
         }
         self.is_own()?;
         self.doomed = true;
-        self.leave_all();
+        self.leave_all()?;
         // Usually there is no QP.
         let _ = self.detach_qp();
         // SAFETY: the id is alive and its channel open. After a success no code uses it again: `ended` records that,

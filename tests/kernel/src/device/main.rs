@@ -42,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 59] = [
+const CHECKS: [(&str, fn()); 60] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("what could not be destroyed makes room", forgotten::make_room),
@@ -90,6 +90,7 @@ const CHECKS: [(&str, fn()); 59] = [
     ("datagrams to a group, on one device", multicast::received_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
+    ("a thread with other credentials leaves no group", multicast::other_credentials),
     ("what an application gets for a QP of its own", calls::raw),
     ("an SRQ whose CQs are polled by two threads", srq::threads),
     ("a QP of an SRQ fails", srq::errors),

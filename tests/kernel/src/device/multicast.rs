@@ -1,6 +1,8 @@
 //! Multicast groups.
 
 use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use cmid_proto::datapath::{
@@ -8,6 +10,7 @@ use cmid_proto::datapath::{
 };
 use cmid_proto::{Call, CmEvent, Datagram, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
+use rustix::thread::{Gid, set_thread_res_gid};
 
 use crate::data::{bytes, polled, register, success};
 use crate::env::{CLIENT, End, SERVER, Seen, Side, group_key};
@@ -66,6 +69,30 @@ pub(crate) fn membership() {
     // Each id sends from its own address.
     assert_ne!(from_there.path, to.path);
     side.ok(&Call::Leave { id: resolved, group: two, addr: group() });
+}
+
+/// librdmacm frees its record of a group also if the kernel refuses the leave, and the unread event refers to it.
+pub(crate) fn other_credentials() {
+    let ((to_other, of_own), (to_own, of_other)) = (mpsc::channel(), mpsc::channel());
+    let own = thread::spawn(move || {
+        // A thread that changes its credentials has a copy of them, which the kernel compares by address.
+        let other = Gid::from_raw(1);
+        set_thread_res_gid(other, other, other).expect("setresgid");
+        let mut side = Side::new();
+        let id = side.bound(SERVER);
+        side.ok(&join(id, group_key(1), group()));
+        to_other.send((side, id)).expect("sent");
+        let (mut side, id): (Side, IdKey) = of_other.recv().expect("received");
+        joined(&mut side, id, group_key(1));
+        side.ok(&Call::Leave { id, group: group_key(1), addr: group() });
+        side.ok(&Call::Destroy { id });
+    });
+    let (mut side, id): (Side, IdKey) = of_own.recv().expect("received");
+    for call in [Call::Leave { id, group: group_key(1), addr: group() }, Call::Destroy { id }] {
+        side.fails(&call, Errno::EACCES);
+    }
+    to_own.send((side, id)).expect("sent");
+    own.join().expect("it passes");
 }
 
 /// A member of the group at this address, with its QP, and the destination of sends.

@@ -53,9 +53,9 @@ impl Windows {
         match input.below(4) {
             0 if self.bindings.may_invalidate(window as u64, QP) => {
                 say(|| format!("window {window}: an invalidation"));
-                self.bindings.invalidate(window as u64, QP);
+                let number = self.bindings.invalidate(window as u64, QP);
                 if input.once_in(8) {
-                    self.bindings.invalidate_failed();
+                    self.bindings.invalidate_failed(number);
                 }
                 flights.push_back(Flight { lkey: u32::MAX, signaled: true, work: Work::Invalidate(window) });
             }
