@@ -21,7 +21,7 @@ use crate::watch::Watch;
 
 /// The time that [`Connection::next_completions`] waits for work requests that do not complete after the end of the
 /// connection.
-const FLUSH_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// A connection: an id with its own event channel, and the CQ of its QP. One task at a time uses it.
 ///

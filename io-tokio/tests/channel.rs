@@ -313,6 +313,22 @@ async fn received(packet: &[u8]) -> ErrorKind {
     ends(channel.recv()).await.unwrap_err().kind()
 }
 
+/// Fails if receives that are flushed are posted again, until the peer is taken for silent.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_writes_where_it_may_not_ends_its_channel() {
+    let (world, options, hello) = (World::paused(), Options::default(), CONFIG.hello());
+    let mut listener = world.listener();
+    let connect = Channel::connect(world.client.device(), server(), CONFIG, &options);
+    let said = Options { private_data: &hello, ..options.clone() };
+    let accept = async { listener.accept().await?.accept(&said, attach).await };
+    let (mut channel, (_connection, mut peer)) = ends(async { tokio::try_join!(connect, accept) }).await.unwrap();
+    let started = tokio::time::Instant::now();
+    peer.write_nowhere();
+    let error = ends(channel.recv()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+    assert!(started.elapsed() < CONFIG.silence / 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_breaks_the_protocol_ends_its_channel_and_is_named_as_the_cause() {
     let whole = packet(1, b"message");

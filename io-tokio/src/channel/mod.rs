@@ -108,6 +108,8 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     peer_has_finished: bool,
     /// Whether a message may be lost: its send has failed.
     is_lost: bool,
+    /// Once a request is flushed: when the QP has failed, unless the connection ends before.
+    flushed_by: Option<Time>,
     is_iwarp: bool,
     /// One packet in half of the blocks.
     signaled: Signaled,

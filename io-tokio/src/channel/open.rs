@@ -102,6 +102,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             queued: None,
             peer_has_finished: false,
             is_lost: false,
+            flushed_by: None,
             is_iwarp: connection.is_iwarp(),
             signaled: Signaled::one_in(u32::from(config.window) / 2),
             is_marked: false,

@@ -12,6 +12,7 @@ use cmid_proto::{Errno, Observer, Time};
 use super::wakers::Half;
 use super::{Arrived, Channel, Message, Work, invalid};
 use crate::clock;
+use crate::connection::FLUSH_LIMIT;
 
 /// Completions that are polled at a time.
 const BATCH: usize = 16;
@@ -51,11 +52,16 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             }
         }
         let (now, has_ended) = (clock::now(), self.connection.has_ended());
-        self.read_next(has_ended)?;
+        self.read_next(has_ended || self.flushed_by.is_some())?;
         // A receive that is posted after the end is flushed, and would be posted again.
         if has_ended {
             let is_due = !self.is_marked && !self.is_iwarp && self.qp.unpolled().sends > 0;
             self.is_marked |= is_due && Drain::mark(&mut self.qp);
+        } else if let Some(limit) = self.flushed_by {
+            if now >= limit {
+                let text = "the QP has failed: its requests are flushed, and no event has followed";
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, text));
+            }
         } else {
             self.post_receives()?;
             self.messages.handle_timeout(now).map_err(failed)?;
@@ -80,8 +86,12 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             }
             status => {
                 self.is_lost |= completion.wr_id == Work::Message as u64;
-                // After the end of the connection, which is reported.
-                if status == WcStatus::WR_FLUSH_ERR { Ok(()) } else { Err(io::Error::other(status.to_string())) }
+                if status != WcStatus::WR_FLUSH_ERR {
+                    return Err(io::Error::other(status.to_string()));
+                }
+                // Mostly at the end of the connection, which is reported. A QP fails alone if the peer writes where it may not.
+                self.flushed_by.get_or_insert(clock::now().after(FLUSH_LIMIT));
+                Ok(())
             }
         }
     }
@@ -194,7 +204,8 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         // A sign of life that is due, and for which no block is free, is tried again.
         let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
         let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
-        let polled = self.connection.poll_ready(messages, &mut Context::from_waker(&waker));
+        let due = self.flushed_by.filter(|_| !self.connection.has_ended()).into_iter().chain(messages).min();
+        let polled = self.connection.poll_ready(due, &mut Context::from_waker(&waker));
         polled.map(|ready| ready.unwrap_or_else(|error| self.fail(error)))
     }
 }

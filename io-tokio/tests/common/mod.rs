@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmid_tokio::proto::Transport;
-use cmid_tokio::proto::datapath::{Access, Attaching, Caps, CreateError, SendWr, prelude::*};
+use cmid_tokio::proto::datapath::{Access, Attaching, Caps, CreateError, Remote, SendWr, prelude::*};
 use cmid_tokio::sim::{Clock, Config, Cq, Fabric, Host, Mr, Pd, Qp, SimDevice};
 use cmid_tokio::{Connection, Listener, Options};
 
@@ -92,6 +92,11 @@ impl Port {
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let mr = self.pd.register([bytes, &[0]].concat(), Access::empty()).unwrap();
         self.qp.post_send(SendWr::send(0, mr.sge(0..bytes.len()))).unwrap();
+    }
+
+    /// Writes to memory that the peer has not shared, which ends the peer's QP without an event.
+    pub(crate) fn write_nowhere(&mut self) {
+        self.qp.post_send(SendWr::write(0, self.mr.sge(0..1), Remote { addr: 1, rkey: 1 })).unwrap();
     }
 
     pub(crate) fn receive(&mut self, slot: u8) {
