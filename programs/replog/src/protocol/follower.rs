@@ -69,14 +69,18 @@ impl Machine {
             self.report(now, from, Message::Mismatch { term, index, frames: read });
             return;
         }
-        *lacks = None;
-        let last = previous.index + records.len() as Index;
-        *matched = (*matched).max(last);
-        self.commit = self.commit.max(commit.min(*matched));
-        let index = *matched;
         // From the first record that differs on, the leader's records replace the own ones.
         let is_known = |(at, record): &(Index, &Record)| self.log.term(*at) == Some(record.term);
         let known = (previous.index + 1..).zip(&records).take_while(is_known).count();
+        // A leader has all committed records, removes none of its own, and has none of a later term.
+        let takes_back = known < records.len() && previous.index + (known as Index) < self.commit.max(*matched);
+        if takes_back || records.iter().any(|record| record.term > term) {
+            return;
+        }
+        *lacks = None;
+        *matched = (*matched).max(previous.index + records.len() as Index);
+        self.commit = self.commit.max(commit.min(*matched));
+        let index = *matched;
         if known < records.len() {
             let new = records.into_iter().skip(known).collect();
             self.store_records(previous.index + 1 + known as Index, new);
@@ -88,12 +92,10 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ballot, Config};
+    use super::super::{Ballot, Config, Position};
     use super::*;
 
-    #[test]
-    fn a_follower_without_news_answers_a_few_heartbeats_of_each_timeout() {
-        let heartbeat = Duration::from_millis(30);
+    fn machine(heartbeat: Duration) -> Machine {
         let config = Config {
             id: 1,
             members: 3,
@@ -105,7 +107,45 @@ mod tests {
             uncommitted: 6,
             seed: 1,
         };
-        let mut machine = Machine::new(config, Ballot::default(), Vec::new(), Duration::ZERO);
+        Machine::new(config, Ballot::default(), Vec::new(), Duration::ZERO)
+    }
+
+    #[test]
+    fn a_vote_of_the_last_term_does_not_stop_a_replica() {
+        let (mut machine, last) = (machine(Duration::from_millis(30)), Position::default());
+        for term in [Term::MAX, Term::MAX / 2] {
+            machine.receive(Duration::ZERO, 0, Message::RequestVote { term, last });
+            machine.receive(Duration::ZERO, 0, Message::Heartbeat { term, commit: 0, may_write: false });
+        }
+        machine.tick(machine.deadline());
+        assert_eq!((machine.term(), machine.leader()), (1, None));
+        // A replica that was away for years.
+        machine.receive(Duration::ZERO, 0, Message::RequestVote { term: 1 << 32, last });
+        assert_eq!(machine.term(), 1 << 32);
+    }
+
+    #[test]
+    fn a_frame_replaces_no_committed_record() {
+        let mut machine = machine(Duration::from_millis(30));
+        let mut write = |leader, term, index, terms: &[Term]| {
+            machine.receive(Duration::ZERO, leader, Message::Heartbeat { term, commit: 0, may_write: false });
+            let previous = Position { term: u64::from(index > 0), index };
+            let records = terms.iter().map(|&term| Record { term, request: None, data: vec![] }).collect();
+            machine.receive_frame(Duration::ZERO, leader, Frame { term, previous, commit: Index::MAX, records });
+            (machine.commit(), machine.last(), machine.is_full())
+        };
+        let two = (2, Position { term: 1, index: 2 }, false);
+        assert_eq!(write(0, 1, 0, &[1, 1]), two);
+        assert_eq!(write(0, 1, 0, &[0]), two);
+        assert_eq!(write(2, 2, 0, &[2, 2, 2]), two, "another leader");
+        assert_eq!(write(2, 2, 2, &[3]), two, "a record of a term that has not begun");
+        assert_eq!(write(2, 2, 2, &[2]), (3, Position { term: 2, index: 3 }, false));
+    }
+
+    #[test]
+    fn a_follower_without_news_answers_a_few_heartbeats_of_each_timeout() {
+        let heartbeat = Duration::from_millis(30);
+        let mut machine = machine(heartbeat);
         let mut answered = Vec::new();
         for number in 0..=50 {
             let may_write = number > 0;

@@ -131,6 +131,10 @@ pub enum ProposeError {
     Full,
 }
 
+/// The term of a message is at most this much later than the own one. So one message cannot use up the terms, and no
+/// replica misses as many elections.
+const LATER: Term = 1 << 32;
+
 /// A replica of the log.
 #[derive(Debug)]
 pub struct Machine {
@@ -198,6 +202,9 @@ impl Machine {
 
     /// Handles a message.
     pub fn receive(&mut self, now: Duration, from: ReplicaId, message: Message) {
+        if message.term() > self.ballot.term.saturating_add(LATER).min(Term::MAX - LATER) {
+            return;
+        }
         if message.term() > self.ballot.term {
             self.follow_term(now, message.term(), None);
         }
