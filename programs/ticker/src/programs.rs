@@ -80,9 +80,6 @@ pub(crate) fn trader<D: DataPath>(device: D, args: &TraderArgs) -> Result<()> {
         if let Some(failure) = trader.first_failure() {
             bail!(failure);
         }
-        if let (0, Some(error)) = (trader.receiver().session(), trader.wire_error()) {
-            bail!("messages in {group}: {error}");
-        }
         let now = reactor.drive().now();
         if is_due(&mut status_due, now) || now >= end {
             let _ = say!("{}", status(&trader));

@@ -10,6 +10,15 @@ use cmid_epoll::proto::Time;
 use crate::feed::REPLAY_MAX;
 use crate::wire::{INSTRUMENTS, Market, MarketMessage, Tick};
 
+/// How a message has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// By multicast. Any host can send to the group.
+    Group,
+    /// Over the connection to the feed.
+    Feed,
+}
+
 /// An update that a receiver passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -50,7 +59,7 @@ pub struct Counts {
     pub requests: u64,
     /// Ticks that were received before.
     pub duplicates: u64,
-    /// Messages of an earlier session.
+    /// Messages of an earlier session, and by multicast also those of a later one and those that answer requests.
     pub outdated: u64,
     /// Sessions.
     pub sessions: u64,
@@ -146,9 +155,10 @@ impl Receiver {
         self.request.map(|request| request.since)
     }
 
-    /// Handles a message of the feed, by multicast or over the connection, and passes updates to `pass_on`.
+    /// Handles a message and passes updates to `pass_on`. Only a message over the connection begins a session: the feed
+    /// answers [`Market::Alive`] of another session with its own.
     #[inline]
-    pub fn handle(&mut self, now: Time, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
+    pub fn handle(&mut self, now: Time, source: Source, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
         // The frequent case: the next tick, and nothing is missing.
         match message {
             MarketMessage { session, market: Market::Tick(tick) }
@@ -160,15 +170,16 @@ impl Receiver {
                 self.counts.ticks += 1;
                 pass_on(Update::Tick { tick, is_new: true });
             }
-            _ => self.handle_any(now, message, &mut pass_on),
+            _ => self.handle_any(now, source, message, &mut pass_on),
         }
     }
 
     #[inline(never)]
-    fn handle_any(&mut self, now: Time, message: MarketMessage, pass_on: &mut impl FnMut(Update)) {
+    fn handle_any(&mut self, now: Time, source: Source, message: MarketMessage, pass_on: &mut impl FnMut(Update)) {
         let MarketMessage { session, market } = message;
+        let is_answer = session > self.session || !matches!(market, Market::Tick(_) | Market::Heartbeat { .. });
         // No feed has session 0: it is the receiver's value before the first message.
-        if session < self.session || session == 0 {
+        if session < self.session || session == 0 || (is_answer && source == Source::Group) {
             self.counts.outdated += 1;
             return;
         }
@@ -254,9 +265,11 @@ impl Receiver {
             self.images.iter().take(self.images_len).for_each(|&tick| pass_on(Update::Image(tick)));
             self.counts.skipped += next - self.next;
             self.next = next;
-            self.end = self.end.max(next);
             self.pass_on_next(pass_on);
         }
+        // Ticks that only a forged number promises would be requested for ever. The group's next message shows real ones.
+        self.end = self.next;
+        self.window.fill(Tick::default());
         self.images_len = 0;
     }
 

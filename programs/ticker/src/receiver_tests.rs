@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_epoll::proto::Time;
 
 use crate::feed::Feed;
-use crate::receiver::{Counts, Receiver, Update};
+use crate::receiver::{Counts, Receiver, Source, Update};
 use crate::wire::{Bytes, Market, MarketMessage, SEQUENCE_MAX, Tick};
 
 const WINDOW: usize = 16;
@@ -19,7 +19,14 @@ struct Pair {
 
 impl Pair {
     fn new(session: u64, kept: usize) -> Self {
-        Pair { feed: new_feed(session, kept), receiver: Receiver::new(WINDOW), updates: Vec::new() }
+        let mut pair = Pair { feed: new_feed(session, kept), receiver: Receiver::new(WINDOW), updates: Vec::new() };
+        pair.connect();
+        pair
+    }
+
+    fn connect(&mut self) {
+        let alive = MarketMessage { session: self.receiver.session(), market: Market::Alive };
+        self.answers(alive).iter().for_each(|bytes| self.take_from(Source::Feed, bytes));
     }
 
     fn restart(&mut self, session: u64) {
@@ -32,8 +39,12 @@ impl Pair {
     }
 
     fn take(&mut self, bytes: &Bytes) {
+        self.take_from(Source::Group, bytes);
+    }
+
+    fn take_from(&mut self, source: Source, bytes: &Bytes) {
         let message = MarketMessage::decode(bytes).unwrap();
-        self.receiver.handle(Time(7), message, |update| self.updates.push(update));
+        self.receiver.handle(Time(7), source, message, |update| self.updates.push(update));
     }
 
     fn publish_and_take(&mut self, count: u64) {
@@ -67,9 +78,11 @@ impl Pair {
 
     /// Sends requests and handles the answers until there are no more requests.
     fn fill(&mut self) {
-        while let Some(request) = self.receiver.poll_request(Time(9)) {
+        for number in 0.. {
+            let Some(request) = self.receiver.poll_request(Time(9)) else { break };
+            assert!(number < 1000, "a request for ever: {request:?}");
             assert_eq!(self.receiver.poll_request(Time(9)), None, "one request at a time");
-            self.answers(request).iter().for_each(|bytes| self.take(bytes));
+            self.answers(request).iter().for_each(|bytes| self.take_from(Source::Feed, bytes));
         }
     }
 
@@ -155,7 +168,9 @@ fn ticks_that_came_during_a_snapshot_follow_it() {
     let request = pair.receiver.poll_request(Time(1)).unwrap();
     let answers = pair.answers(request);
     pair.publish_and_take(10);
-    answers.iter().for_each(|bytes| pair.take(bytes));
+    answers.iter().for_each(|bytes| pair.take_from(Source::Feed, bytes));
+    // The window held none of them.
+    pair.heartbeat();
     pair.fill();
     assert!(pair.updates.contains(&Update::Skipped { from: 1, to: 42 }));
     pair.check(&pair.updates, 42);
@@ -169,11 +184,13 @@ fn a_new_session_begins_at_its_first_tick_also_if_that_is_lost() {
     pair.restart(6);
     let _lost = pair.publish();
     pair.publish_and_take(1);
+    assert_eq!(pair.receiver.session(), 5);
+    pair.connect();
     let begin = pair.updates.iter().position(|it| *it == Update::Started { session: 6 }).unwrap();
     pair.take(&late);
     pair.fill();
     pair.check(&pair.updates[begin..], 1);
-    assert_eq!((pair.receiver.counts().outdated, pair.receiver.counts().sessions), (1, 2));
+    assert_eq!((pair.receiver.counts().outdated, pair.receiver.counts().sessions), (2, 2));
 }
 
 #[test]
@@ -185,7 +202,7 @@ fn a_request_of_the_old_session_leads_to_the_new_one() {
     let request = pair.receiver.poll_request(Time(1)).unwrap();
     pair.restart(6);
     pair.publish();
-    pair.answers(request).iter().for_each(|bytes| pair.take(bytes));
+    pair.answers(request).iter().for_each(|bytes| pair.take_from(Source::Feed, bytes));
     pair.fill();
     assert_eq!((pair.receiver.session(), pair.receiver.next()), (6, 2));
 }
@@ -212,10 +229,32 @@ fn an_answer_that_goes_on_is_waited_for() {
     let request = pair.receiver.poll_request(Time(3)).unwrap();
     let answers = pair.answers(request);
     assert_eq!((answers.len(), pair.receiver.waits_since()), (2, Some(Time(3))));
-    pair.take(&answers[0]);
+    pair.take_from(Source::Feed, &answers[0]);
     assert_eq!(pair.receiver.waits_since(), Some(Time(7)));
-    pair.take(&answers[1]);
+    pair.take_from(Source::Feed, &answers[1]);
     assert_eq!(pair.receiver.waits_since(), None);
+}
+
+#[test]
+fn a_forged_datagram_stops_no_new_ticks() {
+    let tick = |sequence| Tick { sequence, ..Tick::default() };
+    let forged = [
+        Market::Heartbeat { next: SEQUENCE_MAX },
+        Market::Heartbeat { next: 5 },
+        Market::Tick(tick(9)),
+        Market::Tick(tick(SEQUENCE_MAX)),
+        Market::Gone,
+        Market::SnapshotEnd { next: SEQUENCE_MAX },
+    ];
+    for (session, market) in [1, u64::MAX].into_iter().flat_map(|session| forged.map(|market| (session, market))) {
+        let mut pair = Pair::new(1, 64);
+        pair.publish_and_take(1);
+        pair.take(&MarketMessage { session, market }.encode());
+        pair.fill();
+        assert!(!pair.receiver.has_gap() && pair.receiver.counts().requests <= 2, "{session}: {market:?}");
+        pair.publish_and_take(10);
+        assert_eq!(pair.check(&pair.updates, 1), 11, "{session}: {market:?}");
+    }
 }
 
 #[test]
@@ -234,6 +273,7 @@ fn messages_with_extreme_numbers_do_no_harm() {
         for session in [0, 1, u64::MAX] {
             let bytes = MarketMessage { session, market }.encode();
             pair.take(&bytes);
+            pair.take_from(Source::Feed, &bytes);
             let _request = pair.receiver.poll_request(Time(1));
         }
     }

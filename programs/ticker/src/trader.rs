@@ -13,9 +13,9 @@ use crate::error::{ConnectError, Error};
 use crate::group::{Group, Membership};
 use crate::link::Link;
 use crate::reactor::Role;
-use crate::receiver::{Counts, Receiver, Update};
+use crate::receiver::{Counts, Receiver, Source, Update};
 use crate::strategy::{OrderCounts, Strategy};
-use crate::wire::{Bytes, Entry, Market, MarketMessage, Service, WireError};
+use crate::wire::{Bytes, Entry, Market, MarketMessage, Service};
 
 /// If the feed sends no message for this time, its prices count as old and no orders are sent. The feed sends
 /// heartbeats more often.
@@ -57,8 +57,8 @@ pub struct Trader<D: DataPath, O> {
     is_live: bool,
     /// The time of the next `Alive` messages.
     alive_due: Time,
-    /// The first message that could not be read.
-    wire_error: Option<WireError>,
+    /// The connections to the feed that have begun with [`Market::Alive`].
+    asked: u64,
 }
 
 impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
@@ -77,7 +77,7 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
             on_update,
             is_live: false,
             alive_due: Time::ZERO,
-            wire_error: None,
+            asked: 0,
         })
     }
 
@@ -131,24 +131,13 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
         self.feed.failure().or(self.exchange.failure())
     }
 
-    /// Returns the error of the first message of the group or the feed that could not be read.
-    #[must_use]
-    pub fn wire_error(&self) -> Option<WireError> {
-        self.wire_error
-    }
-
     /// The fast path, from a tick to its order.
     #[inline]
-    fn take(&mut self, now: Time, bytes: &Bytes) {
-        let message = match MarketMessage::decode(bytes) {
-            Ok(message) => message,
-            Err(error) => {
-                self.wire_error = self.wire_error.or(Some(error));
-                return;
-            }
-        };
+    fn take(&mut self, now: Time, source: Source, bytes: &Bytes) {
+        // Any host can send to the group, in any version.
+        let Ok(message) = MarketMessage::decode(bytes) else { return };
         let Trader { receiver, strategy, exchange, on_update, is_live, .. } = self;
-        receiver.handle(now, message, |update| {
+        receiver.handle(now, source, message, |update| {
             if let Some(order) = strategy.handle(update, *is_live && exchange.is_up()) {
                 exchange.send(&Entry::New(order).encode());
             }
@@ -167,10 +156,10 @@ impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
     #[inline]
     fn poll(&mut self, now: Time) -> Result<(), Error> {
         while let Some(bytes) = self.group.port().next_message()? {
-            self.take(now, &bytes);
+            self.take(now, Source::Group, &bytes);
         }
         while let Some(bytes) = self.feed.next_message() {
-            self.take(now, &bytes);
+            self.take(now, Source::Feed, &bytes);
         }
         while let Some(bytes) = self.exchange.next_message() {
             match Entry::decode(&bytes) {
@@ -206,8 +195,9 @@ impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
         if !self.exchange.is_up() {
             self.strategy.handle_disconnect();
         }
-        if now >= self.alive_due {
-            self.alive_due = now.after(ALIVE);
+        // A feed that has started again tells its session at once.
+        if now >= self.alive_due || self.asked != self.feed.connections() {
+            (self.alive_due, self.asked) = (now.after(ALIVE), self.feed.connections());
             self.send_alive();
         }
         self.feed.handle_timeout(drive);
