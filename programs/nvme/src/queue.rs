@@ -224,11 +224,11 @@ impl<T> Queue<T> {
         Some(Done { slot: Self::slot(cid), tag, response: response? })
     }
 
-    /// Returns a command whose deadline has passed. [`Time::NEVER`] never does.
+    /// Returns a command whose deadline has passed.
     #[must_use]
     pub fn overdue(&self, now: Time) -> Option<&T> {
         let mut commands = self.slots.iter().filter_map(|slot| slot.command.as_ref());
-        let command = commands.find(|command| command.deadline <= now && command.deadline != Time::NEVER);
+        let command = commands.find(|command| is_late(command.deadline, now));
         command.map(|command| &command.tag)
     }
 
@@ -237,6 +237,11 @@ impl<T> Queue<T> {
         self.free.clear();
         self.slots.iter_mut().filter_map(|slot| slot.command.take()).map(|command| command.tag).collect()
     }
+}
+
+/// Whether a deadline has passed. [`Time::NEVER`] never does.
+pub(crate) fn is_late(deadline: Time, now: Time) -> bool {
+    deadline <= now && deadline != Time::NEVER
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::Loss;
 use super::link::{Link, Over, Unsent};
 use super::reactor::Command;
 use super::request::TagOf;
+use crate::queue::is_late;
 use crate::wire::CmRequest;
 
 pub(super) struct Lane<D: DataPath> {
@@ -46,11 +47,19 @@ impl<D: DataPath> Lane<D> {
         self.session.as_mut()?.attached()
     }
 
-    /// Returns how many commands can be sent.
+    /// Returns how many commands it takes: those for which there are slots. If the ring is full all the same, they wait here with
+    /// their deadlines, so that a controller which never tells how far it has read is noticed.
     pub(super) fn room(&mut self) -> usize {
         let (away, waiting) = (self.away, self.waiting.len());
-        let queue = self.link().map(|link| &link.queue).filter(|queue| queue.has_room());
-        away.unwrap_or_else(|| queue.map_or(0, |queue| (queue.slots() - queue.outstanding()).saturating_sub(waiting)))
+        let free = self.link().map_or(0, |link| link.queue.slots() - link.queue.outstanding());
+        away.unwrap_or(free.saturating_sub(waiting))
+    }
+
+    /// Returns a command whose deadline has passed, on the queue or before it.
+    pub(super) fn overdue(&mut self, now: Time) -> Option<&TagOf<D>> {
+        let link = self.session.as_mut().and_then(Session::attached);
+        let waiting = || self.waiting.iter().find(|(_, deadline)| is_late(*deadline, now)).map(|(tag, _)| tag);
+        link.and_then(|link| link.queue.overdue(now)).or_else(waiting)
     }
 
     /// Watches the CQs of a connection that is established.

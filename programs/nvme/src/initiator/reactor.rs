@@ -257,7 +257,7 @@ impl<D: DataPath> Serving<D> {
         for at in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(at) else { return };
             let (qid, served) = (lane.qid, lane.serve(&mut self.over));
-            let is_late = looks && lane.link().is_some_and(|link| link.queue.overdue(now).is_some());
+            let is_late = looks && lane.overdue(now).is_some();
             // What has ended before an error has ended.
             self.tell_over(qid);
             match served {

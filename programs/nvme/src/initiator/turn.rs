@@ -100,7 +100,11 @@ impl<D: DataPath> Initiator<D> {
         }
         if now >= self.alive {
             self.alive = now.after(self.options.settings.keep_alive / 2);
-            self.send(0, Tag::KeepAlive(own(keep_alive())));
+            // Another one behind one that waits for room would tell the target no more.
+            let waits = |lane: &Lane<D>| lane.waiting.iter().any(|(tag, _)| matches!(tag, Tag::KeepAlive(_)));
+            if !self.lanes.first().is_some_and(waits) {
+                self.send(0, Tag::KeepAlive(own(keep_alive())));
+            }
         }
         if now >= self.look {
             self.look = now.after(LOOK);
@@ -109,7 +113,7 @@ impl<D: DataPath> Initiator<D> {
     }
 
     fn look_at_deadlines(&mut self, now: Time) {
-        let late = |lane: &mut Lane<D>| Some((lane.qid, matches!(lane.link()?.queue.overdue(now)?, Tag::KeepAlive(_))));
+        let late = |lane: &mut Lane<D>| Some((lane.qid, matches!(lane.overdue(now)?, Tag::KeepAlive(_))));
         match self.lanes.iter_mut().find_map(late) {
             Some((_, true)) => self.lose(Loss::KeepAlive(self.options.settings.keep_alive)),
             Some((qid, false)) => self.lose(Loss::Unanswered { qid, limit: self.options.timeout }),

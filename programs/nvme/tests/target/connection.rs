@@ -35,6 +35,7 @@ pub(crate) struct Connection {
     request: CmRequest,
     size: u16,
     sq_head: u16,
+    keeps_head: bool,
     cntlid: u16,
     moving: Vec<Option<Moving>>,
     /// Answers that are held back for so many turns.
@@ -70,6 +71,7 @@ impl Connection {
             request,
             size: request.size,
             sq_head: 0,
+            keeps_head: false,
             cntlid: 0,
             moving,
             held: VecDeque::new(),
@@ -80,6 +82,7 @@ impl Connection {
 
     /// Does what there is to do. An error ends the connection.
     pub(crate) fn turn(&mut self, disk: &mut Disk) -> Result<(), Errno> {
+        self.keeps_head = disk.keeps_heads;
         let mut batch = [Completion::default(); 8];
         loop {
             let polled = self.cq.poll_or_arm(&mut batch)?;
@@ -288,7 +291,7 @@ impl Connection {
     }
 
     fn completion(&mut self, cid: u16, status: Status, result: u64) -> Cqe {
-        self.sq_head = (self.sq_head + 1) % self.size;
+        self.sq_head = (self.sq_head + u16::from(!self.keeps_head)) % self.size;
         Cqe { result, sq_head: self.sq_head, cid, status }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Disk {
     pub(crate) event: u32,
     /// What is wrong with the next answer to a read or a write.
     pub(crate) wrong: Option<Wrong>,
+    /// Whether the heads of the submission queues stay where they are, which is wrong too.
+    pub(crate) keeps_heads: bool,
 }
 
 /// An answer of a target that is broken or hostile.
@@ -93,6 +95,7 @@ impl Disk {
             invalidated: 0,
             event: 0,
             wrong: None,
+            keeps_heads: false,
         }
     }
 }
