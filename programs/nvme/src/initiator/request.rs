@@ -74,6 +74,15 @@ pub enum Failure {
     /// It was outstanding each time that the connection was lost. A write may have been done.
     #[error("the connection was lost {0} times during this command")]
     Lost(u8),
+    /// It has more data than its queue takes, which may be less after a reconnect. It was not sent on this queue. A write that was
+    /// outstanding at a loss before may have been done.
+    #[error("the command has {len} bytes of data, and the most are {max}")]
+    TooLong {
+        /// The bytes of its data.
+        len: usize,
+        /// The most bytes: [`Initiator::transfer_max`](super::Initiator::transfer_max), or 4096 of one of the administrator.
+        max: usize,
+    },
     /// The controller is gone, and no other attempt is made. A write that was outstanding may have been done.
     #[error("the controller is gone: {0}")]
     GivenUp(String),

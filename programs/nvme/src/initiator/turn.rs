@@ -180,17 +180,25 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
+    /// The most bytes of a command on a queue.
+    fn longest(&self, qid: u16) -> usize {
+        match &self.controller {
+            Some(controller) if qid > 0 => controller.transfer_max(self.options.transfer).max(ConnectData::LEN),
+            _ => ADMIN_TRANSFER,
+        }
+    }
+
     /// The sizes of a queue that is dialled.
     fn shape(&self, request: CmRequest) -> Shape {
         let identity = self.controller.as_ref().and_then(Controller::identity);
-        match (&self.controller, identity) {
-            (Some(controller), Some(identity)) if request.qid > 0 => Shape {
+        match identity {
+            Some(identity) if request.qid > 0 => Shape {
                 size: request.size,
-                transfer: controller.transfer_max(self.options.transfer).max(ConnectData::LEN),
+                transfer: self.longest(request.qid),
                 in_capsule: identity.data_in_capsule().min(CAPSULE_MAX),
                 lends: self.options.buffers > 0,
             },
-            _ => Shape { size: ADMIN_SIZE, transfer: ADMIN_TRANSFER, in_capsule: 0, lends: false },
+            _ => Shape { size: ADMIN_SIZE, transfer: self.longest(0), in_capsule: 0, lends: false },
         }
     }
 
@@ -329,8 +337,14 @@ impl<D: DataPath> Initiator<D> {
         }
     }
 
-    /// Sends a request. Returns false if the connection is lost.
+    /// Sends a request. Returns false if the connection is lost. One that is too long ends here, so that no other one is lost with it.
     fn try_send(&mut self, at: usize, request: Request<BufferOf<D>>, deadline: Time) -> bool {
+        let (len, max) = (request.command.transfer.buffer().map_or(0, |data| data.len()), self.longest(at as u16));
+        if len > max {
+            let Request { ticket, command, .. } = request;
+            self.ended.push_back(Ended { ticket, command, result: Err(Failure::TooLong { len, max }) });
+            return true;
+        }
         let sent = match self.lanes.get_mut(at) {
             Some(lane) if lane.away.is_none() => lane.send(Tag::Request(request), deadline),
             _ => self.give(at as u16, request, deadline),

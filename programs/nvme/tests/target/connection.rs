@@ -182,6 +182,7 @@ impl Connection {
                         page[130] = 9;
                     }
                     _ => {
+                        page[77] = disk.mdts;
                         page[93] = 1;
                         page[538] = 1 << 4;
                         let capsule = ((Sqe::LEN + IN_CAPSULE) / 16) as u32;

@@ -57,6 +57,8 @@ pub(crate) struct Disk {
     pub(crate) event: u32,
     /// What is wrong with the next answer to a read or a write.
     pub(crate) wrong: Option<Wrong>,
+    /// The most pages of a command, as a power of two; 0 for no limit.
+    pub(crate) mdts: u8,
     /// Whether the heads of the submission queues stay where they are, which is wrong too.
     pub(crate) keeps_heads: bool,
 }
@@ -95,6 +97,7 @@ impl Disk {
             invalidated: 0,
             event: 0,
             wrong: None,
+            mdts: 0,
             keeps_heads: false,
         }
     }
