@@ -62,14 +62,14 @@ pub(crate) fn is_read(opcode: WcOpcode) -> bool {
 pub(crate) fn take_next(
     sends: &mut VecDeque<Box<Pending>>,
     rung: u64,
-    reads_at_once: usize,
+    reads_at_once: Option<usize>,
 ) -> Option<(&Pending, Action)> {
     let at = sends.iter().position(|pending| pending.action.is_some())?;
     let next = sends.get(at).filter(|next| next.sequence <= rung)?;
     let reads = || sends.iter().take(at).filter(|pending| pending.is_read()).count();
     let waits = match next.opcode {
         WcOpcode::LOCAL_INV => at > 0,
-        _ => next.is_fenced && reads() > 0 || next.is_read() && reads() >= reads_at_once,
+        _ => next.is_fenced && reads() > 0 || next.is_read() && reads_at_once.is_some_and(|most| reads() >= most),
     };
     let next = sends.get_mut(at).filter(|_| !waits)?;
     let action = next.action.take()?;

@@ -237,19 +237,23 @@ pub(crate) struct Queue {
     pub(crate) room: u32,
     /// The number of its last request.
     pub(crate) last: u64,
+    /// Whether the peer answers no reads and atomic operations.
+    pub(crate) is_unanswered: bool,
 }
 
 impl Pair {
     /// What a post of sends checks them by.
     pub(crate) fn send_queue(&self) -> Result<Queue, PostReason> {
         let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
-        Ok(Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence })
+        let is_unanswered = self.reads_at_once == Some(0);
+        Ok(Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered })
     }
 
     /// What a post of receives checks them by.
     pub(crate) fn receive_queue(&self) -> Result<Queue, PostReason> {
         let Caps { max_recv_sge: max_sge, max_recv_wr: max, .. } = self.caps;
-        Ok(Queue { pd: self.pd, max_sge, max, room: self.receive_room()?, last: self.posted_receives })
+        let (room, last) = (self.receive_room()?, self.posted_receives);
+        Ok(Queue { pd: self.pd, max_sge, max, room, last, is_unanswered: false })
     }
 }
 
@@ -300,6 +304,10 @@ impl Qp {
         self.check_transport(&op)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
         let ranges = ranges(&self.fabric, queue, sges, needs)?;
+        // rxe would wait for an answer forever.
+        if op.writes_locally() && queue.is_unanswered {
+            return Err(PostReason::NoReads);
+        }
         let len = ranges.iter().map(|range| range.len).sum();
         let local = if op.writes_locally() { Local::Into(ranges) } else { Local::From(ranges) };
         let solicited = flags.contains(SendFlags::SOLICITED);

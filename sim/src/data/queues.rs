@@ -61,8 +61,8 @@ pub(crate) struct Pair {
     pub(crate) srq: Option<SrqNo>,
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
-    /// How many reads and atomic operations the peer answers at a time, by its `responder_resources`. The next one waits.
-    pub(crate) reads_at_once: usize,
+    /// How many reads and atomic operations the peer answers at a time, by its `responder_resources`, once it is known. The next one waits.
+    pub(crate) reads_at_once: Option<usize>,
     /// The attributes that the program has chosen for RTR and RTS.
     pub(crate) chosen: QpAttrs,
     /// When the peer repeats a message that has found no receive here.
@@ -129,7 +129,7 @@ impl Pair {
             srq: None,
             caps,
             peer: None,
-            reads_at_once: 0,
+            reads_at_once: None,
             chosen: QpAttrs::default(),
             min_rnr_timer: RnrTimer::LONGEST,
             timeout: AckTimeout::NEVER,
@@ -263,7 +263,7 @@ impl Queues {
     pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8), depth: u8) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
-            pair.reads_at_once = if depth == 0 { 0 } else { usize::from(depth).next_power_of_two() };
+            pair.reads_at_once = Some(if depth == 0 { 0 } else { usize::from(depth).next_power_of_two() });
             pair.set_attrs(retries);
         }
     }

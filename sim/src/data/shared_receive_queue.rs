@@ -44,7 +44,7 @@ impl Srq {
         self.fabric.with(|world| {
             first(world);
             let (room, last) = world.queues.srqs.get(self.no).map_or((max, 0), |srq| (srq.room(), srq.sequence()));
-            Queue { pd: self.pd, max_sge, max, room, last }
+            Queue { pd: self.pd, max_sge, max, room, last, is_unanswered: false }
         })
     }
 

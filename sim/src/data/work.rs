@@ -10,7 +10,7 @@ use crate::data::action::{Action, Command, Local};
 use crate::data::ah::Ah;
 use crate::data::packet::Transfer;
 use crate::data::pair_state::PairState;
-use crate::data::pending::{Order, Pending, is_read, take, take_next};
+use crate::data::pending::{Order, Pending, take, take_next};
 use crate::data::queues::Sent;
 use crate::data::receive::Receive;
 use crate::data::space::{Bytes, KeyedRange, Ranges};
@@ -80,10 +80,6 @@ impl World {
         // libsiw never rings again behind a request whose doorbell was refused.
         if pair.order == Order::OfTransport && pair.sends.iter().any(|pending| pending.is_withdrawn) {
             return Err(PostReason::Stuck);
-        }
-        // rxe would wait for an answer forever.
-        if is_read(work.opcode) && pair.reads_at_once == 0 {
-            return Err(PostReason::NoReads);
         }
         if pair.send_room() == 0 {
             return Err(PostReason::QueueFull { max: pair.caps.max_send_wr });
