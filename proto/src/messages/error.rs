@@ -54,6 +54,9 @@ pub enum MessagesError {
     /// The peer has taken more messages than were offered.
     #[error("the peer has taken a message that was not offered")]
     NotOffered,
+    /// The peer has said goodbye before the message that it offered was taken.
+    #[error("the peer has said goodbye, and its offered message is not taken")]
+    OfferLeft,
     /// The peer has sent a message or a goodbye after its goodbye.
     #[error("the peer has sent after its goodbye")]
     AfterGoodbye,

@@ -183,6 +183,9 @@ impl Messages {
         };
         let Cell::Go(stage) = self.cell(input) else { return Err(MessagesError::AfterGoodbye) };
         let offered = self.offered.checked_sub(u32::from(kind == Kind::Taken)).ok_or(MessagesError::NotOffered)?;
+        if kind == Kind::Goodbye && (self.waiting, self.read) != (0, 0) {
+            return Err(MessagesError::OfferLeft);
+        }
         self.credits.receive(number, granted)?;
         (self.stage, self.offered) = (stage, offered);
         match kind {

@@ -79,6 +79,20 @@ fn the_goodbye_waits_until_all_offers_are_taken() {
     assert!(one.is_over() && other.is_over());
 }
 
+/// Otherwise the message would be missing, and the end would seem to be one.
+#[test]
+fn a_goodbye_before_the_offer_is_taken_is_an_error() {
+    for is_read in [false, true] {
+        let [mut one, mut other] = pair();
+        offer(&mut one, &mut other, 9);
+        if is_read {
+            other.take();
+        }
+        let goodbye = [1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8];
+        assert_eq!(other.receive(&goodbye, ms(0)), Err(MessagesError::OfferLeft));
+    }
+}
+
 #[test]
 fn an_offer_that_is_never_taken_ends_the_close_at_its_deadline() {
     let [mut one, mut other] = pair();
