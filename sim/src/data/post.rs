@@ -305,7 +305,7 @@ impl Qp {
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
         let ranges = ranges(&self.fabric, queue, sges, needs)?;
         // rxe would wait for an answer forever.
-        if op.writes_locally() && queue.is_unanswered {
+        if queue.is_unanswered && op.writes_locally() {
             return Err(PostReason::NoReads);
         }
         let len = ranges.iter().map(|range| range.len).sum();

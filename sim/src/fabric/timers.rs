@@ -74,8 +74,7 @@ impl<T> Timers<T> {
 
     /// Takes the first timer that is due at `until` or earlier.
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, T)> {
-        self.next_due().filter(|due| *due <= until)?;
-        let &Reverse(key) = self.queue.peek()?;
+        let &Reverse(key) = self.queue.peek().filter(|Reverse(key)| key.due <= until && key.due < Time::NEVER)?;
         self.take(key).map(|what| (key.due, what))
     }
 
