@@ -16,7 +16,7 @@ use cmid_tokio::proto::messages::{HEADER, MessagesConfig, NotSent};
 use cmid_tokio::sim::{Clock, SimDevice};
 use cmid_tokio::{ByteStream, Channel, Connection, Options};
 use common::channels::{CONFIG, CREDITS, channels, channels_with};
-use common::{LIMIT, World, attach, ends, server};
+use common::{LIMIT, Port, World, attach, ends, server};
 use futures_util::{Sink, SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -301,30 +301,28 @@ fn offer(len: u64) -> Vec<u8> {
     packet(4, &[&[0; 12][..], &len.to_be_bytes()].concat())
 }
 
-/// What a channel returns after this packet of its peer.
-async fn received(packet: &[u8]) -> ErrorKind {
+/// The error of a channel after its peer, which has no channel, has done this.
+async fn error_after(action: impl FnOnce(&mut Port)) -> std::io::Error {
     let (world, options, hello) = (World::paused(), Options::default(), CONFIG.hello());
     let mut listener = world.listener();
     let connect = Channel::connect(world.client.device(), server(), CONFIG, &options);
     let said = Options { private_data: &hello, ..options.clone() };
     let accept = async { listener.accept().await?.accept(&said, attach).await };
     let (mut channel, (_connection, mut peer)) = ends(async { tokio::try_join!(connect, accept) }).await.unwrap();
-    peer.send_bytes(packet);
-    ends(channel.recv()).await.unwrap_err().kind()
+    action(&mut peer);
+    ends(channel.recv()).await.unwrap_err()
+}
+
+/// What a channel returns after this packet of its peer.
+async fn received(packet: &[u8]) -> ErrorKind {
+    error_after(|peer| peer.send_bytes(packet)).await.kind()
 }
 
 /// Fails if receives that are flushed are posted again, until the peer is taken for silent.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_writes_where_it_may_not_ends_its_channel() {
-    let (world, options, hello) = (World::paused(), Options::default(), CONFIG.hello());
-    let mut listener = world.listener();
-    let connect = Channel::connect(world.client.device(), server(), CONFIG, &options);
-    let said = Options { private_data: &hello, ..options.clone() };
-    let accept = async { listener.accept().await?.accept(&said, attach).await };
-    let (mut channel, (_connection, mut peer)) = ends(async { tokio::try_join!(connect, accept) }).await.unwrap();
     let started = tokio::time::Instant::now();
-    peer.write_nowhere();
-    let error = ends(channel.recv()).await.unwrap_err();
+    let error = error_after(Port::write_nowhere).await;
     assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
     assert!(started.elapsed() < CONFIG.silence / 2);
 }

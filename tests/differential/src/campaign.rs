@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::strategy::ValueTree as _;
 
 use crate::coverage::Coverage;
-use crate::generate::{self, Kind};
+use crate::generate::Kind;
 use crate::judge::{Reality, Run, Verdict, judge};
 use crate::program::Program;
 use crate::show::side_by_side;
@@ -251,7 +251,7 @@ fn make_small(
     reality: &mut impl Reality,
     late: &impl Fn() -> bool,
 ) -> anyhow::Result<()> {
-    let mut tree = generate::tree(found.program.seed);
+    let mut tree = kind.tree(found.program.seed);
     let mut is_new = tree.simplify();
     for _ in 0..SMALLER_MAX {
         if !is_new || late() {

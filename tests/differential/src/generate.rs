@@ -10,9 +10,6 @@ use crate::program::{Action, IdCall, Network, Program, Step};
 use crate::simulated::{Schedule, schedules, simulate};
 use crate::{generate_calls, generate_data};
 
-/// The maximum number of random steps.
-const STEPS_MAX: usize = 96;
-
 /// Numbers for runs that are not compared.
 pub const NUMBERS: Numbers = Numbers { port: 20_000, qp_num: 0x40_0000, link: 2 };
 
@@ -35,7 +32,21 @@ impl Kind {
     /// The program of a seed.
     #[must_use]
     pub fn program(self, seed: u64) -> Program {
-        self.program_of(seed, &tree(seed).current())
+        self.program_of(seed, &self.tree(seed).current())
+    }
+
+    /// The bytes of a seed, and all that are smaller.
+    #[must_use]
+    pub fn tree(self, seed: u64) -> impl ValueTree<Value = Bytes> {
+        let steps_max = match self {
+            Kind::Calls(_) => 96,
+            // In a longer program a request without an answer may run out of retries.
+            Kind::Data => 60,
+        };
+        let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
+        let parts = |count| prop::collection::vec(any::<Part>(), count);
+        let bytes = (parts(0..steps_max), parts(1..3), any::<Part>());
+        bytes.new_tree(&mut runner).unwrap_or_else(|reason| panic!("any bytes are allowed: {reason}"))
     }
 
     /// The program of these bytes, named by the seed that they are from.
@@ -46,15 +57,6 @@ impl Kind {
             Kind::Data => generate_data::program(seed, bytes),
         }
     }
-}
-
-/// The bytes of a seed, and all that are smaller.
-#[must_use]
-pub fn tree(seed: u64) -> impl ValueTree<Value = Bytes> {
-    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
-    let parts = |count| prop::collection::vec(any::<Part>(), count);
-    let bytes = (parts(0..STEPS_MAX), parts(1..3), any::<Part>());
-    bytes.new_tree(&mut runner).unwrap_or_else(|reason| panic!("any bytes are allowed: {reason}"))
 }
 
 /// The program of a seed, with calls for soft-RoCE.

@@ -8,9 +8,6 @@ use crate::data::{DataStep, Key, MEMORY, Operation, Request};
 use crate::generate::Bytes;
 use crate::program::{Action, CHILDREN, IdCall, Level, Network, Offer, Program, SideName, Slot, Step};
 
-/// The maximum number of random steps. In a longer program a request without an answer may run out of retries.
-const STEPS_MAX: usize = 60;
-
 /// The id of the connection at a side.
 const fn id_of(side: SideName) -> Slot {
     match side {
@@ -33,7 +30,7 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
             steps.push((side, Action::On(id_of(side), IdCall::Data(step))));
         }
     }
-    for bytes in bytes.iter().take(STEPS_MAX) {
+    for bytes in bytes {
         let mut input = Input::graded(bytes);
         let side = [SideName::B, SideName::A][input.below(2)];
         let id = id_of(side);
