@@ -6,7 +6,8 @@ use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::{Call, ChannelKey, CmEvent, Ece, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::address::{Endpoint, Ip, Numbers};
-use crate::data::{Data, DataStep, Published};
+use crate::data::{Data, Published};
+use crate::data_step::DataStep;
 use crate::program::{Action, CHILDREN, ChannelNo, IdCall, Slot};
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};

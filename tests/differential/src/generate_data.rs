@@ -4,7 +4,7 @@ use cmid_model::Input;
 use cmid_proto::PortSpace;
 
 use crate::address::{Endpoint, Ip};
-use crate::data::{DataStep, Key, MEMORY, Operation, Request};
+use crate::data_step::{DataStep, Key, MEMORY, Operation, Request};
 use crate::generate::Bytes;
 use crate::program::{Action, CHILDREN, IdCall, Level, Network, Offer, Program, SideName, Slot, Step};
 

@@ -6,7 +6,7 @@ use cmid_proto::{CmOption, PortSpace, Transport};
 use serde::{Deserialize, Serialize};
 
 use crate::address::Endpoint;
-use crate::data::DataStep;
+use crate::data_step::DataStep;
 
 /// The layer that a program calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
