@@ -158,7 +158,7 @@ impl World {
             if let Some(rkey) = extra.invalidate {
                 // As rxe: the message is acknowledged, also with the key of a region (`rxe_invalidate_mr`). Only the receive
                 // fails, and its QP.
-                if self.memory.invalidate_mw(qp.host, rkey).is_none() {
+                if self.invalidate_mw(qp.host, rkey).is_none() {
                     outcome = Err(WcStatus::REM_INV_REQ_ERR);
                 }
             }

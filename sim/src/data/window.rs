@@ -6,6 +6,7 @@ use cmid_proto::memory::Access;
 use crate::data::ib_mw::{Bound, Window};
 use crate::data::memory::{Keyed, Memory};
 use crate::data::space::{KeyedRange, Stretch};
+use crate::fabric::world::World;
 use crate::index::{HostNo, MwNo, PdNo, QpNo};
 
 /// A work request that binds a window.
@@ -20,6 +21,17 @@ pub(crate) struct Bind {
 /// The key after the next bind (`ibv_inc_rkey`).
 pub(crate) const fn next_rkey(rkey: u32) -> u32 {
     rkey & !0xff | (rkey.wrapping_add(1) & 0xff)
+}
+
+impl World {
+    /// `rxe_invalidate_mw`: removes the binding of the window with this key. `None` if the device rejects it. If the
+    /// window is not bound, rxe accepts and follows null pointers (`rxe_do_invalidate_mw`).
+    pub(super) fn invalidate_mw(&mut self, host: HostNo, rkey: u32) -> Option<()> {
+        let window = self.memory.window_of(host, rkey)?;
+        let bound = window.bound.take();
+        self.counters.unbound_invalidated += u64::from(bound.is_none());
+        bound.map(drop)
+    }
 }
 
 impl Memory {
@@ -71,12 +83,9 @@ impl Memory {
         legal.then_some(Bound { qp, mr, lkey: keyed_range.key, range: keyed_range.stretch(), access })
     }
 
-    /// `rxe_invalidate_mw`: removes the binding of the window with this key. `None` if the device rejects it. If the
-    /// window is not bound, rxe accepts and follows null pointers (`rxe_do_invalidate_mw`).
-    pub(crate) fn invalidate_mw(&mut self, host: HostNo, rkey: u32) -> Option<()> {
+    fn window_of(&mut self, host: HostNo, rkey: u32) -> Option<&mut Window> {
         let Keyed::Mw(no) = *self.keyed.get(&rkey)? else { return None };
-        let window = self.windows.get_mut(&no).filter(|window| window.host == host)?;
-        window.bound.take().map(|_| ())
+        self.windows.get_mut(&no).filter(|window| window.host == host)
     }
 
     /// Returns the memory that the peer of a window's QP may access (`rxe_lookup_mw`); `None` once the MR is gone or

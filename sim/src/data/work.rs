@@ -166,7 +166,7 @@ impl World {
         let Some(pd) = self.queues.pairs.get(&qp).map(|pair| pair.pd) else { return };
         let obeyed = match &command {
             Command::Bind(bind) => self.memory.bind_mw(qp, pd, bind).map(|window| self.rebind(window, Some(qp))),
-            Command::Invalidate(rkey) => self.memory.invalidate_mw(qp.host, *rkey),
+            Command::Invalidate(rkey) => self.invalidate_mw(qp.host, *rkey),
         };
         if obeyed.is_none() {
             return match self.config.flavour {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use cmid_proto::{Errno, PortSpace};
+use cmid_proto::{Errno, PortSpace, Transport};
 
 use crate::fabric::world::World;
 use crate::index::IdNo;
@@ -45,8 +45,10 @@ impl World {
             if id.port_space == PortSpace::Ipoib {
                 return Err(Errno::EINVAL);
             }
-            // A mapped address has the GID of its IPv4 address (`cma_acquire_dev_by_src_ip`).
-            if !interface.rdma || !host.rdma.contains(&ip.to_canonical()) || !host.has_device() {
+            // A mapped address has the GID of its IPv4 address (`cma_acquire_dev_by_src_ip`). An iWARP device has the GID of
+            // its interface, whatever the address.
+            let has_gid = host.transport == Transport::Iwarp || host.rdma.contains(&ip.to_canonical());
+            if !interface.rdma || !has_gid || !host.has_device() {
                 return Err(Errno::ENODEV);
             }
         }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use cmid_proto::datapath::{
-    Access, Attaching, Block, Caps, CreateError, DataPath, Memory, Pool, QpState, Remote, SendOp, SendWr, Sge, SrqCaps,
-    prelude::*,
+    Access, Attaching, Block, Caps, CreateError, DataPath, Memory, Pool, QpState, Remote, SendFlags, SendOp, SendWr,
+    Sge, SrqCaps, prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
 use cmid_proto::{Errno, ErrorWith};
@@ -51,13 +51,15 @@ impl<D: DataPath> Data<D> {
         device: &mut D,
         to: Attaching<'_>,
         shares_receives: bool,
+        inline: u8,
         own: &Published,
     ) -> Result<Self, CreateError> {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let (send_cq, recv_cq) = (device.create_cq(id, DEPTH)?, device.create_cq(id, DEPTH)?);
-        let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let srq = if shares_receives { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
+        let (max_send_wr, max_recv_wr, max_inline) = (DEPTH, DEPTH, inline.into());
+        let caps = Caps { max_send_wr, max_recv_wr, max_send_sge: 2, max_recv_sge: 2, max_inline };
+        let srq = if shares_receives { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 2 })?) } else { None };
         let qp = match &srq {
             Some(srq) => device.create_qp_with_srq(to, &pd, &send_cq, &recv_cq, srq, caps)?,
             None => device.create_qp(to, &pd, &send_cq, &recv_cq, caps)?,
@@ -115,9 +117,9 @@ impl<D: DataPath> Data<D> {
     pub(crate) fn perform(&mut self, wr_id: u64, step: DataStep, own: &Published, peer: &Published) -> Vec<String> {
         let result = match step {
             DataStep::Register if self.mr.is_none() => self.register(own),
-            DataStep::Attach | DataStep::AttachShared | DataStep::Register | DataStep::Detach => Err(Errno::EBUSY),
+            DataStep::Attach { .. } | DataStep::Register | DataStep::Detach => Err(Errno::EBUSY),
             DataStep::Deregister => return vec![self.deregister()],
-            DataStep::Receive { at, len } => self.receive(wr_id, at, len),
+            DataStep::Receive { at, len, split } => self.receive(wr_id, at, len, split),
             DataStep::ReceiveAll { at, len, count } => return vec![batch(self.receive_all(wr_id, at, len, count))],
             DataStep::Post(request) => self.post(wr_id, request, peer.get()),
             DataStep::PostAll { request, count } => {
@@ -137,6 +139,12 @@ impl<D: DataPath> Data<D> {
             DataStep::Share => return vec![self.share()],
             DataStep::BindBlock { write } => self.bind_block(wr_id, write, own),
             DataStep::TakeBlock => return vec![self.take_block()],
+            DataStep::Arm { solicited: false } => self.recv_cq.arm(),
+            DataStep::Arm { solicited: true } => self.recv_cq.arm_solicited(),
+            DataStep::TakeNotifications => {
+                let taken = self.recv_cq.take_notifications();
+                return vec![taken.map_or_else(|errno| errno.to_string(), |taken| format!("{taken} notifications"))];
+            }
             DataStep::Poll => return self.poll(),
             DataStep::Look => return vec![self.look()],
         };
@@ -155,14 +163,14 @@ impl<D: DataPath> Data<D> {
     }
 
     /// Posts no receive in the error state, which soft-RoCE may never flush (docs/data-path.md).
-    fn receive(&mut self, wr_id: u64, at: u8, len: u8) -> Result<(), Errno> {
+    fn receive(&mut self, wr_id: u64, at: u8, len: u8, split: bool) -> Result<(), Errno> {
         if self.qp.state()? == QpState::ERR {
             return Err(Errno::ENOTCONN);
         }
-        let sge = sge(self.mr.as_ref(), at, len)?;
+        let sges = sges(self.mr.as_ref(), at, len, split)?;
         match &mut self.srq {
-            Some(srq) => srq.post_recv(wr_id, sge)?,
-            None => self.qp.post_recv(wr_id, sge)?,
+            Some(srq) => srq.post_recv(wr_id, sges)?,
+            None => self.qp.post_recv(wr_id, sges)?,
         }
         Ok(())
     }
@@ -171,8 +179,8 @@ impl<D: DataPath> Data<D> {
         if self.qp.state()? == QpState::ERR {
             return Err(Errno::ENOTCONN.into());
         }
-        let sge = sge(self.mr.as_ref(), at, len)?;
-        let receives = numbers(wr_id, count).map(|wr_id| (wr_id, sge));
+        let sges = sges(self.mr.as_ref(), at, len, false)?;
+        let receives = numbers(wr_id, count).map(|wr_id| (wr_id, sges.clone()));
         match &mut self.srq {
             Some(srq) => Ok(srq.post_recvs(receives)?),
             None => Ok(self.qp.post_recvs(receives)?),
@@ -186,7 +194,7 @@ impl<D: DataPath> Data<D> {
 
     fn post_all(&mut self, wr_id: u64, request: Request, count: u8, peer: Targets) -> Result<usize, Stopped> {
         let request = send_wr(self.mr.as_ref(), wr_id, request, peer)?;
-        Ok(self.qp.post_sends(numbers(wr_id, count).map(|wr_id| SendWr { wr_id, ..request }))?)
+        Ok(self.qp.post_sends(numbers(wr_id, count).map(|wr_id| SendWr { wr_id, ..request.clone() }))?)
     }
 
     fn block(&self, fill: u64) -> Result<Block<D::Piece>, Errno> {
@@ -208,8 +216,13 @@ impl<D: DataPath> Data<D> {
     }
 
     fn post_block(&mut self, wr_id: u64, request: Request, peer: Targets) -> Result<(), Errno> {
-        let (range, block) = (0..usize::from(request.len), self.block(wr_id)?);
-        Ok(self.qp.post_send_blocks(request_of(block.part(range), wr_id, request, peer)?)?)
+        let (len, block) = (usize::from(request.len), self.block(wr_id)?);
+        let parts: Vec<_> = if request.split {
+            vec![block.part(0..len / 2), self.block(wr_id + 1)?.part(0..len - len / 2)]
+        } else {
+            vec![block.part(0..len)]
+        };
+        Ok(self.qp.post_send_blocks(request_of(parts, wr_id, request, peer)?)?)
     }
 
     /// The second registration of the memory has other keys, and its end changes nothing.
@@ -253,8 +266,9 @@ impl<D: DataPath> Data<D> {
                             Some(srq) => srq.reclaim(&completion),
                             None => self.qp.reclaim(&completion),
                         };
-                        let block = parts.map_or_else(String::new, |parts| format!(" {:02x?}", &parts[0].block()[..]));
-                        lines.push(format!("{name} {}{block}", text(&completion)));
+                        let parts = parts.iter().flat_map(|parts| parts.iter());
+                        let blocks: String = parts.map(|part| format!(" {:02x?}", &part.block()[..])).collect();
+                        lines.push(format!("{name} {}{blocks}", text(&completion)));
                     }
                     Ok(None) => break,
                     Err(errno) => {
@@ -281,8 +295,10 @@ fn access(write: bool) -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_READ | Access::MW_BIND | written
 }
 
-fn sge<M: MemoryRegion>(mr: Option<&M>, at: u8, len: u8) -> Result<Sge<'_, M>, Errno> {
-    Ok(mr.ok_or(Errno::ENOMEM)?.sge(usize::from(at)..usize::from(at) + usize::from(len)))
+fn sges<M: MemoryRegion>(mr: Option<&M>, at: u8, len: u8, split: bool) -> Result<Vec<Sge<'_, M>>, Errno> {
+    let (mr, at, len) = (mr.ok_or(Errno::ENOMEM)?, usize::from(at), usize::from(len));
+    let (half, end) = (at + len / 2, at + len);
+    Ok(if split { vec![mr.sge(half..end), mr.sge(at..half)] } else { vec![mr.sge(at..end)] })
 }
 
 /// The numbers of the work requests of a batch. No step has the second and later ones.
@@ -295,13 +311,13 @@ fn send_wr<'a, M: MemoryRegion, A>(
     wr_id: u64,
     request: Request,
     peer: Targets,
-) -> Result<SendWr<'a, Sge<'a, M>, A>, Errno> {
-    request_of(sge(mr, request.at, request.len)?, wr_id, request, peer)
+) -> Result<SendWr<'a, Vec<Sge<'a, M>>, A>, Errno> {
+    request_of(sges(mr, request.at, request.len, request.split)?, wr_id, request, peer)
 }
 
 /// The request with this local memory.
 fn request_of<'a, L, A>(local: L, wr_id: u64, request: Request, peer: Targets) -> Result<SendWr<'a, L, A>, Errno> {
-    let Request { operation, to, key, signaled, .. } = request;
+    let Request { operation, to, key, .. } = request;
     let target = if key == Key::Window { peer.window } else { peer.mr };
     let Remote { addr, rkey } = target.ok_or(Errno::ENOTCONN)?;
     // The low 8 bits of a key are not part of the index of the MR (rxe_mr.c), so no other MR has the wrong key.
@@ -311,12 +327,18 @@ fn request_of<'a, L, A>(local: L, wr_id: u64, request: Request, peer: Targets) -
     let op = match operation {
         Operation::Send => SendOp::Send,
         Operation::SendImm => SendOp::SendImm(imm),
+        Operation::SendInvalidate => SendOp::SendInvalidate(rkey),
         Operation::Write => SendOp::Write(remote),
         Operation::WriteImm => SendOp::WriteImm(remote, imm),
         Operation::Read => SendOp::Read(remote),
         Operation::CompareSwap => SendOp::CompareSwap { remote, compare: 0x0706_0504_0302_0100, swap: wr_id },
         Operation::FetchAdd => SendOp::FetchAdd { remote, add: wr_id },
     };
-    let request = SendWr::new(wr_id, op, local);
-    Ok(if signaled { request } else { request.unsignaled() })
+    let flags = [
+        (request.signaled, SendFlags::SIGNALED),
+        (request.fenced, SendFlags::FENCE),
+        (request.solicited, SendFlags::SOLICITED),
+    ];
+    let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
+    Ok(SendWr { wr_id, op, sges: local, flags })
 }

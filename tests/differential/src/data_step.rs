@@ -11,6 +11,7 @@ pub const MEMORY: u8 = 64;
 pub enum Operation {
     Send,
     SendImm,
+    SendInvalidate,
     Write,
     WriteImm,
     Read,
@@ -44,15 +45,24 @@ pub struct Request {
     pub key: Key,
     /// Whether it is signaled.
     pub signaled: bool,
+    /// Whether it waits for earlier reads and atomic operations.
+    pub fenced: bool,
+    /// Whether its receive notifies of solicited completions.
+    pub solicited: bool,
+    /// Whether its memory is in two parts, the second half first.
+    pub split: bool,
 }
 
 /// A step on the data path of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DataStep {
     /// Creates the QP and its CQs, and registers its memory.
-    Attach,
-    /// The same with an SRQ.
-    AttachShared,
+    Attach {
+        /// Whether it has an SRQ.
+        shares_receives: bool,
+        /// The maximum length of inline data.
+        inline: u8,
+    },
     /// Registers the memory again after [`DataStep::Deregister`].
     Register,
     /// Deregisters the memory, which is refused while a work request is in flight.
@@ -63,6 +73,8 @@ pub enum DataStep {
         at: u8,
         /// The length.
         len: u8,
+        /// Whether its memory is in two parts, the second half first.
+        split: bool,
     },
     /// Posts a request to the send queue.
     Post(Request),
@@ -122,8 +134,26 @@ pub enum DataStep {
     Invalidate,
     /// Takes the QP off its id. Its handle stays.
     Detach,
+    /// Arms the CQ of receives.
+    Arm {
+        /// For solicited completions only.
+        solicited: bool,
+    },
+    /// Takes the notifications of the CQ of receives.
+    TakeNotifications,
     /// Polls both CQs empty.
     Poll,
     /// Records the state of the QP and the contents of the memory.
     Look,
+}
+
+impl DataStep {
+    /// Whether it posts a send that invalidates a key of the peer.
+    #[must_use]
+    pub const fn sends_invalidation(self) -> bool {
+        let (DataStep::Post(request) | DataStep::PostBlock(request) | DataStep::PostAll { request, .. }) = self else {
+            return false;
+        };
+        matches!(request.operation, Operation::SendInvalidate)
+    }
 }

@@ -194,9 +194,9 @@ impl<D: DataPath> DeviceRunner<D> {
     fn perform_data(&mut self, at: usize, id: Slot, step: DataStep) -> Result<(), Errno> {
         let [own, peer] = &self.published;
         let lines = match (self.data.get_mut(&id), step) {
-            (None, DataStep::Attach | DataStep::AttachShared) => {
-                let shares_receives = step == DataStep::AttachShared;
-                let result = Data::attach(&mut self.device, Attaching::bare(id_key(id)?), shares_receives, own);
+            (None, DataStep::Attach { shares_receives, inline }) => {
+                let to = Attaching::bare(id_key(id)?);
+                let result = Data::attach(&mut self.device, to, shares_receives, inline, own);
                 let result = result.map(|data| drop(self.data.insert(id, data)));
                 vec![result_of(&result)]
             }

@@ -67,8 +67,13 @@ pub const NOT_GENERATED: &[Difference] = &[
               (`tests/kernel/src/device/late_receives.rs`)",
     },
     Difference {
-        what: "on the data path: steps that race, retries after RNR, inline data, datagrams, re-registration in place",
+        what: "on the data path: steps that race, retries after RNR, datagrams, re-registration in place",
         reason: "work is posted by the bare device, and completes before the next step; the simulator has one mode",
+    },
+    Difference {
+        what: "a send that invalidates a window of the peer that is not bound",
+        reason: "soft-RoCE's kernel follows null pointers (`rxe_do_invalidate_mw`, hazard P43). A program is run on the simulator first, \
+              which counts such sends (`Counters::unbound_invalidated`), and they are left out",
     },
     Difference {
         what: "answers after which a destroy takes 70 seconds",

@@ -52,10 +52,10 @@ impl Kind {
     /// The program of these bytes, named by the seed that they are from.
     #[must_use]
     pub fn program_of(self, seed: u64, bytes: &Bytes) -> Program {
-        match self {
-            Kind::Calls(network) => tame(generate_calls::program(network, seed, bytes)),
+        tame(match self {
+            Kind::Calls(network) => generate_calls::program(network, seed, bytes),
             Kind::Data => generate_data::program(seed, bytes),
-        }
+        })
     }
 }
 
@@ -66,7 +66,8 @@ pub fn program(seed: u64) -> Program {
 }
 
 /// Whether no call in the program blocks in the kernel, under any schedule: a destroy for 70 seconds on InfiniBand
-/// (semantics 3.3), the end of an attempt to connect for 10 seconds on iWARP (semantics 16.2).
+/// (semantics 3.3), the end of an attempt to connect for 10 seconds on iWARP (semantics 16.2). And whether no window is
+/// invalidated that is not bound (hazard P43).
 #[must_use]
 pub fn is_safe(program: &Program) -> bool {
     stalls(program) == 0
@@ -77,13 +78,15 @@ fn stalls(program: &Program) -> u64 {
     schedules(program).iter().map(run).sum()
 }
 
-/// Removes the steps that make a call block: answers on InfiniBand, attempts to connect and their ends on iWARP.
+/// Removes the steps that make a call block: answers on InfiniBand, attempts to connect and their ends on iWARP. And the
+/// sends that invalidate a window that is not bound.
 fn tame(mut program: Program) -> Program {
     let mut left = stalls(&program);
     while left > 0 {
         let answers = |step: &Step| match program.network {
             Network::Roce => {
                 matches!(step.action, Action::On(_, IdCall::Accept(_) | IdCall::Reject { .. } | IdCall::Establish))
+                    || matches!(step.action, Action::On(_, IdCall::Data(step)) if step.sends_invalidation())
             }
             Network::Iwarp => matches!(
                 step.action,

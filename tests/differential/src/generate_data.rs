@@ -21,12 +21,24 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
     let mut input = Input::graded(once);
     let shared = [input.once_in(4), input.once_in(4)];
     // A device rounds a number of 3 up.
-    let reads_at_once = [4, 4, 3, 2, 1, 0][input.below(6)];
-    let mut steps = connection(shared, reads_at_once);
+    let mut reads_at_once = || [4, 4, 3, 2, 1, 0][input.below(6)];
+    let serves = [reads_at_once(), reads_at_once()];
+    let starts = [serves[1], serves[0]].map(|serves| serves.min(reads_at_once()));
+    let inline = [input.once_in(3), input.once_in(3)].map(|is_inline| if is_inline { 8 } else { 0 });
+    let side = |side: usize| Side {
+        offer: Offer { qp: side as u8, serves: serves[side], starts: starts[side], rnr: 0, data: 0 },
+        attach: DataStep::Attach { shares_receives: shared[side], inline: inline[side] },
+    };
+    let mut steps = connection([side(0), side(1)]);
     // Most messages find a receive.
     for side in [SideName::A, SideName::B] {
-        for _ in 0..input.below(6) {
-            let step = DataStep::Receive { at: input.below(usize::from(MEMORY) - 16) as u8, len: 16 };
+        if input.once_in(2) {
+            let bind = DataStep::Bind { at: 8 * input.below(3) as u8, len: 16, write: true };
+            steps.extend([DataStep::AllocWindow, bind].map(|step| (side, Action::On(id_of(side), IdCall::Data(step)))));
+        }
+        for _ in 0..2 + input.below(6) {
+            let at = input.below(usize::from(MEMORY) - 16) as u8;
+            let step = DataStep::Receive { at, len: 16, split: input.once_in(4) };
             steps.push((side, Action::On(id_of(side), IdCall::Data(step))));
         }
     }
@@ -42,7 +54,7 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
         steps.push((side, action));
     }
     for side in [SideName::A, SideName::B] {
-        for step in [DataStep::Poll, DataStep::Look, DataStep::Deregister] {
+        for step in [DataStep::TakeNotifications, DataStep::Poll, DataStep::Look, DataStep::Deregister] {
             steps.push((side, Action::On(id_of(side), IdCall::Data(step))));
         }
     }
@@ -50,14 +62,16 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
     Program { seed, level: Level::Device, network: Network::Roce, steps }
 }
 
-/// Connects the first id of side a to a child of side b; the sides of `shared` have an SRQ, and each answers so many reads
-/// and atomic operations at once. Without retries a message finds a receive or fails at once.
-fn connection(shared: [bool; 2], reads_at_once: u8) -> Vec<(SideName, Action)> {
+/// What a side connects with. Without retries a message finds a receive or fails at once.
+struct Side {
+    offer: Offer,
+    attach: DataStep,
+}
+
+/// Connects the first id of side a to a child of side b.
+fn connection([active, passive]: [Side; 2]) -> Vec<(SideName, Action)> {
     use SideName::{A, B};
-    let offer = |qp| Offer { qp, serves: reads_at_once, starts: reads_at_once, rnr: 0, data: 0 };
     let read = Action::Read { channel: 0, most: None };
-    let attach =
-        |id, shared| Action::On(id, IdCall::Data(if shared { DataStep::AttachShared } else { DataStep::Attach }));
     let (at, open) = (Endpoint(Ip::OfB, 1), Action::OpenChannel { channel: 0, explicit_acks: false });
     let create = Action::Create { id: 0, channel: Some(0), space: PortSpace::Tcp };
     vec![
@@ -71,11 +85,11 @@ fn connection(shared: [bool; 2], reads_at_once: u8) -> Vec<(SideName, Action)> {
         (A, read),
         (A, Action::On(0, IdCall::ResolveRoute)),
         (A, read),
-        (A, attach(0, shared[0])),
-        (A, Action::On(0, IdCall::Connect(offer(0)))),
+        (A, Action::On(0, IdCall::Data(active.attach))),
+        (A, Action::On(0, IdCall::Connect(active.offer))),
         (B, read),
-        (B, attach(CHILDREN, shared[1])),
-        (B, Action::On(CHILDREN, IdCall::Accept(offer(1)))),
+        (B, Action::On(CHILDREN, IdCall::Data(passive.attach))),
+        (B, Action::On(CHILDREN, IdCall::Accept(passive.offer))),
         (A, read),
         (B, read),
     ]
@@ -85,8 +99,11 @@ fn step(input: &mut Input<'_>) -> DataStep {
     // A range that is mostly inside the memory.
     let mut range = || (input.below(usize::from(MEMORY) - 14) as u8, input.below(17) as u8);
     let ((at, len), (to, _)) = (range(), range());
-    match input.below(160) {
-        0..28 => DataStep::Receive { at, len: if input.once_in(8) { len } else { 16 } },
+    match input.below(168) {
+        0..28 => {
+            let len = if input.once_in(8) { len } else { 16 };
+            DataStep::Receive { at, len, split: input.once_in(4) }
+        }
         28..72 => DataStep::Post(request(input, at, len, to)),
         72..86 => DataStep::Poll,
         86..93 => DataStep::Look,
@@ -104,28 +121,33 @@ fn step(input: &mut Input<'_>) -> DataStep {
         150..153 => DataStep::Resize { depth: input.below(40) as u8 },
         153..155 => DataStep::Share,
         155..158 => DataStep::BindBlock { write: input.below(3) > 0 },
-        _ => DataStep::TakeBlock,
+        158..160 => DataStep::TakeBlock,
+        160..164 => DataStep::Arm { solicited: input.once_in(2) },
+        _ => DataStep::TakeNotifications,
     }
 }
 
 fn request(input: &mut Input<'_>, at: u8, len: u8, to: u8) -> Request {
-    let operation = match input.below(14) {
+    let operation = match input.below(15) {
         0..3 => Operation::Send,
         3..5 => Operation::SendImm,
         5..8 => Operation::Write,
         8..10 => Operation::WriteImm,
         10..12 => Operation::Read,
         12 => Operation::CompareSwap,
-        _ => Operation::FetchAdd,
+        13 => Operation::FetchAdd,
+        _ => Operation::SendInvalidate,
     };
     let atomic = matches!(operation, Operation::CompareSwap | Operation::FetchAdd);
     // Atomics need 8 bytes, mostly aligned ones.
     let (len, to) = if atomic { (8, if input.once_in(8) { to } else { to & !7 }) } else { (len, to) };
-    let (key, to) = match input.below(25) {
+    let (key, to) = match input.below(40) {
         0 => (Key::Wrong, to),
-        // Mostly inside the window.
-        1..6 => (Key::Window, to & 7),
+        1..7 => (Key::Window, to & 7),
+        _ if operation == Operation::SendInvalidate && !input.once_in(8) => (Key::Window, 0),
         _ => (Key::Mr, to),
     };
-    Request { operation, at, len, to, key, signaled: input.below(4) > 0 }
+    let (signaled, fenced, solicited, split) =
+        (input.below(4) > 0, input.once_in(8), input.once_in(4), input.once_in(6));
+    Request { operation, at, len, to, key, signaled, fenced, solicited, split }
 }

@@ -32,7 +32,7 @@ const GOALS: [&str; 20] = [
 #[test]
 fn two_hundred_programs_reach_all_outcomes() {
     let mut results = String::new();
-    for seed in 1..=200 {
+    for seed in 1..=2000 {
         let run = simulate(&Kind::Data.program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default());
         assert_eq!(run.stalls, 0, "seed {seed}");
         for line in run.trace.a.into_iter().chain(run.trace.b) {
@@ -41,6 +41,12 @@ fn two_hundred_programs_reach_all_outcomes() {
                 results.push('\n');
             }
         }
+    }
+    for g in GOALS {
+        eprintln!("{g}: {}", results.matches(g).count());
+    }
+    for g in ["invalidated", "1 notif", "0 notif"] {
+        eprintln!("{g}: {}", results.matches(g).count());
     }
     let missing: Vec<_> = GOALS.into_iter().filter(|goal| !results.contains(goal)).collect();
     assert!(missing.is_empty(), "{missing:?}");
