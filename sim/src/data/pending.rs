@@ -87,9 +87,6 @@ pub(crate) fn take(sends: &mut VecDeque<Box<Pending>>, sequence: u64) -> Option<
 pub(crate) struct Filed {
     pub(crate) sequence: u64,
     pub(crate) pins: Pins,
-    pub(crate) signaled: bool,
-    pub(crate) is_fenced: bool,
-    pub(crate) is_read: bool,
 }
 
 /// The order in which the requests of a send queue complete.
@@ -97,7 +94,8 @@ pub(crate) struct Filed {
 pub(crate) enum Order {
     /// That of the posts, as on InfiniBand and RoCE.
     OfPosts,
-    /// As on soft-iWARP: sends and writes when TCP has them, reads when they are answered.
+    /// As on soft-iWARP: sends and writes when TCP has them, reads when they are answered. So each request has a completion
+    /// of its own, which the program sees if the request is signaled or has failed.
     OfTransport,
 }
 
@@ -105,19 +103,13 @@ pub(crate) enum Order {
 /// `unpin`.
 pub(crate) fn retire(filed: &mut VecDeque<Filed>, sequence: u64, order: Order, mut unpin: impl FnMut(u32)) {
     let at = filed.partition_point(|filed| filed.sequence < sequence);
-    let Some(done) = filed.get(at).filter(|done| done.sequence == sequence) else { return };
-    let ends_reads = done.is_read || done.is_fenced;
-    let mut end = |one: &Filed| one.pins.iter().for_each(|&key| unpin(key));
+    if filed.get(at).is_none_or(|done| done.sequence != sequence) {
+        return;
+    }
+    let mut end = |one: Filed| one.pins.iter().for_each(|&key| unpin(key));
     match order {
-        Order::OfPosts => filed.drain(..=at).for_each(|one| end(&one)),
-        Order::OfTransport => filed.retain(|one| {
-            let stays = one.sequence < sequence && (one.signaled || one.is_read && !ends_reads);
-            let is_over = one.sequence <= sequence && !stays;
-            if is_over {
-                end(one);
-            }
-            !is_over
-        }),
+        Order::OfPosts => filed.drain(..=at).for_each(end),
+        Order::OfTransport => filed.remove(at).into_iter().for_each(&mut end),
     }
 }
 
@@ -125,42 +117,17 @@ pub(crate) fn retire(filed: &mut VecDeque<Filed>, sequence: u64, order: Order, m
 mod tests {
     use super::*;
 
-    fn retired(filed: &mut VecDeque<Filed>, sequence: u64, order: Order) -> Vec<u32> {
-        let mut keys = Vec::new();
-        retire(filed, sequence, order, |key| keys.push(key));
-        keys
-    }
-
-    fn filed(sequence: u64, opcode: WcOpcode, signaled: bool) -> Filed {
-        let pins = Pins::from_slice(&[u32::try_from(sequence).unwrap()]);
-        Filed { sequence, pins, signaled, is_fenced: false, is_read: is_read(opcode) }
-    }
-
     #[test]
-    fn where_the_posts_order_a_completion_ends_all_requests_before_it() {
-        let mut all = VecDeque::from([
-            filed(1, WcOpcode::RDMA_READ, true),
-            filed(2, WcOpcode::SEND, false),
-            filed(3, WcOpcode::SEND, true),
-        ]);
-        assert_eq!(retired(&mut all, 2, Order::OfPosts), [1, 2]);
-        assert_eq!(retired(&mut all, 3, Order::OfPosts), [3]);
-    }
-
-    #[test]
-    fn where_the_transport_orders_a_write_ends_no_read_before_it() {
-        let mut all = VecDeque::from([
-            filed(1, WcOpcode::RDMA_READ, true),
-            filed(2, WcOpcode::RDMA_READ, false),
-            filed(3, WcOpcode::SEND, false),
-            filed(4, WcOpcode::RDMA_WRITE, true),
-            filed(5, WcOpcode::RDMA_READ, true),
-        ]);
-        assert_eq!(retired(&mut all, 4, Order::OfTransport), [3, 4]);
-        assert_eq!(retired(&mut all, 5, Order::OfTransport), [2, 5]);
-        assert_eq!(retired(&mut all, 1, Order::OfTransport), [1]);
-        let fenced = Filed { is_fenced: true, ..filed(7, WcOpcode::RDMA_WRITE, true) };
-        all.extend([filed(6, WcOpcode::FETCH_ADD, false), fenced]);
-        assert_eq!(retired(&mut all, 7, Order::OfTransport), [6, 7]);
+    fn a_completion_ends_all_requests_before_it_where_the_posts_order_them() {
+        for (order, of_second) in [(Order::OfPosts, &[1, 2][..]), (Order::OfTransport, &[2])] {
+            let filed = |sequence| Filed { sequence, pins: Pins::from_slice(&[u32::try_from(sequence).unwrap()]) };
+            let mut all: VecDeque<_> = [1, 2, 3].map(filed).into();
+            let mut retired = |sequence| {
+                let mut keys = Vec::new();
+                retire(&mut all, sequence, order, |key| keys.push(key));
+                keys
+            };
+            assert_eq!((retired(2), retired(2), retired(3)), (of_second.to_vec(), vec![], vec![3]));
+        }
     }
 }

@@ -308,6 +308,10 @@ impl Qp {
         if queue.is_unanswered && op.writes_locally() {
             return Err(PostReason::NoReads);
         }
+        // A read has one target there (RFC 5040, 4.3).
+        if op.writes_locally() && ranges.len() > 1 && self.is_iwarp() {
+            return Err(PostReason::TooManyRanges { ranges: ranges.len() as u32, max: 1 });
+        }
         let len = ranges.iter().map(|range| range.len).sum();
         let local = if op.writes_locally() { Local::Into(ranges) } else { Local::From(ranges) };
         let solicited = flags.contains(SendFlags::SOLICITED);
@@ -348,8 +352,11 @@ impl Qp {
             | SendOp::CompareSwap { .. }
             | SendOp::FetchAdd { .. } => false,
         };
-        let is_iwarp = || self.fabric.with(|world| world.is_iwarp(self.no.host));
-        if is_of_iwarp || !is_iwarp() { Ok(()) } else { Err(PostReason::NotOfTransport(Transport::Iwarp)) }
+        if is_of_iwarp || !self.is_iwarp() { Ok(()) } else { Err(PostReason::NotOfTransport(Transport::Iwarp)) }
+    }
+
+    fn is_iwarp(&self) -> bool {
+        self.fabric.with(|world| world.is_iwarp(self.no.host))
     }
 
     /// Returns the action of a datagram. Checks its destination and length.

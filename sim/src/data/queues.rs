@@ -12,7 +12,7 @@ use crate::data::late::Copying;
 use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
-use crate::data::pending::{Filed, Order, Pending, is_read, retire};
+use crate::data::pending::{Filed, Order, Pending, retire};
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::space::{Pins, Scatter};
 use crate::data::srqs::Srqs;
@@ -184,8 +184,7 @@ impl Pair {
         self.sequence += 1;
         let (sequence, pins) = (self.sequence, pending.local.pins());
         self.pin(pins.iter().copied());
-        let Pending { signaled, is_fenced, opcode, .. } = *pending;
-        self.filed.push_back(Filed { sequence, pins, signaled, is_fenced, is_read: is_read(opcode) });
+        self.filed.push_back(Filed { sequence, pins });
         pending.sequence = sequence;
         self.sends.push_back(pending);
     }
@@ -297,8 +296,9 @@ impl Queues {
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.send_cq, pair.pd);
-        let (pins, &Pending { sequence, wr_id, opcode, is_withdrawn, .. }) = (pending.local.pins(), pending);
+        let (pins, &Pending { sequence, wr_id, opcode, .. }) = (pending.local.pins(), pending);
         let Sent { status, byte_len, scatter } = sent;
+        let is_withdrawn = pending.is_withdrawn || !pending.signaled && status == WcStatus::SUCCESS;
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let (sequence, srq_entry, solicited) = (Some(sequence), None, false);
         let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };

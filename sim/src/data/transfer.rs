@@ -337,9 +337,11 @@ impl World {
         }
     }
 
-    /// Ends a request of a send queue. One that is not signaled has a completion only if it fails.
+    /// Ends a request of a send queue. Where the posts order completions, one that is not signaled has a completion only if it
+    /// fails.
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
-        if sent.status == WcStatus::SUCCESS && !pending.signaled {
+        let in_order = || self.queues.pairs.get(&qp).is_none_or(|pair| pair.order == Order::OfPosts);
+        if sent.status == WcStatus::SUCCESS && !pending.signaled && in_order() {
             return;
         }
         self.wake(qp.host);

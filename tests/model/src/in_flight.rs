@@ -16,7 +16,7 @@ mod device;
 
 use std::sync::{Arc, Weak};
 
-use cmid_verbs::proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode};
+use cmid_verbs::proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode, WcStatus};
 use cmid_verbs::scripted::{Cq, Leaked, Pd, Qp, Request, Srq};
 
 use crate::input::Input;
@@ -52,8 +52,7 @@ pub fn run(data: &[u8]) {
 impl Wr {
     /// The same as a request of this kind of queue.
     fn of(self, is_recv: bool) -> Self {
-        let (is_read, is_fenced) = (self.is_read && !is_recv, self.is_fenced && !is_recv);
-        Wr { is_signaled: self.is_signaled || is_recv, is_read, is_fenced, ..self }
+        Wr { is_signaled: self.is_signaled || is_recv, is_read: self.is_read && !is_recv, ..self }
     }
 
     fn request(&self, is_recv: bool) -> Request<'_> {
@@ -62,8 +61,7 @@ impl Wr {
             true => WcOpcode::RDMA_READ,
             false => WcOpcode::RDMA_WRITE,
         };
-        let flag = |flag, is_set| if is_set { flag } else { SendFlags::empty() };
-        let flags = flag(SendFlags::SIGNALED, self.is_signaled) | flag(SendFlags::FENCE, self.is_fenced);
+        let flags = if self.is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
         Request { wr_id: self.wr_id, lkeys: &self.keys, opcode, flags }
     }
 }
@@ -208,8 +206,8 @@ impl World {
     fn wr(&self, pd: usize, input: &mut Input<'_>) -> Wr {
         let wr_id = if input.once_in(8) { WR_IDS[input.below(4)] } else { WR_IDS[0] };
         let is_signaled = !input.once_in(4);
-        let (is_read, is_fenced) = (input.once_in(2), input.once_in(4));
-        Wr { wr_id, keys: self.keys_of(pd, input), is_signaled, is_read, is_fenced, is_refused: false }
+        let is_read = input.once_in(2);
+        Wr { wr_id, keys: self.keys_of(pd, input), is_signaled, is_read, is_refused: false }
     }
 
     fn post(&mut self, at: usize, input: &mut Input<'_>) {
@@ -238,6 +236,9 @@ impl World {
 
     fn post_to_queue(&mut self, queue: Queue, wr: Wr, input: &mut Input<'_>) {
         let Some(Member { qp: Some(qp), .. }) = &mut self.qps[queue.qp] else { return };
+        if self.device.is_stuck(queue) {
+            return;
+        }
         let wr = Wr { is_refused: input.once_in(8), ..wr };
         let posted = qp.post(queue.is_recv, &wr.request(queue.is_recv), wr.is_refused);
         say(|| format!("{wr:?} on {queue:?}: {posted:x?}"));
@@ -251,7 +252,7 @@ impl World {
     fn post_batch(&mut self, at: usize, input: &mut Input<'_>) {
         let queue = Queue { qp: at, is_recv: input.once_in(2) };
         let Some(Member { pd, srq, .. }) = self.qps[at] else { return };
-        if queue.is_recv && srq.is_some() {
+        if queue.is_recv && srq.is_some() || self.device.is_stuck(queue) {
             return;
         }
         let wrs: Vec<_> = (0..1 + input.below(3)).map(|_| self.wr(pd, input).of(queue.is_recv)).collect();
@@ -271,10 +272,11 @@ impl World {
         let Some(Member { number, cqs, .. }) = self.qps[at] else { return };
         let queue = Queue { qp: at, is_recv: input.once_in(2) };
         let completed = self.device.execute(queue, cqs[usize::from(queue.is_recv)], number, input);
-        if let Some((token, cq)) = completed {
-            say(|| format!("{queue:?} completes {token:x} in CQ {cq}"));
+        if let Some((token, cq, has_failed)) = completed {
+            say(|| format!("{queue:?} completes {token:x} in CQ {cq}, failed {has_failed}"));
+            let status = if has_failed { WcStatus::WR_FLUSH_ERR } else { WcStatus::SUCCESS };
             match &self.cqs[cq] {
-                Some(cq) => cq.complete(Completion { wr_id: token, qp_num: number, ..Completion::default() }),
+                Some(cq) => cq.complete(Completion { wr_id: token, qp_num: number, status, ..Completion::default() }),
                 None => self.device.close(cq),
             }
         }

@@ -11,10 +11,8 @@ pub(super) const LOOK: u64 = 1 << 32;
 pub(super) const DONE: u64 = 1 << 56;
 /// The provider may have it or not; see `Cursor::withdraw`.
 pub(super) const WITHDRAWN: u64 = 1 << 57;
-/// It has no completion if it succeeds.
+/// Its completion is for the application only if it has failed.
 pub(super) const UNSIGNALED: u64 = 1 << 58;
-/// It waits for earlier reads and atomic operations.
-pub(super) const FENCED: u64 = 1 << 59;
 
 /// The upper 16 bits of a slot's keys: the opcode of the completion, and how the request ends.
 #[derive(Clone, Copy)]
@@ -28,11 +26,10 @@ impl Kind {
         Kind((opcode.0 as u64 & 0xff) << 48)
     }
 
-    /// A request with these flags. Only an unordered queue needs to know them.
+    /// A request with these flags. Only an unordered queue needs to know them, where the provider has each request as a
+    /// signaled one.
     pub(crate) const fn with(self, flags: SendFlags) -> Self {
-        let unsignaled = if flags.contains(SendFlags::SIGNALED) { 0 } else { UNSIGNALED };
-        let fenced = if flags.contains(SendFlags::FENCE) { FENCED } else { 0 };
-        Kind(self.0 | unsignaled | fenced)
+        Kind(self.0 | if flags.contains(SendFlags::SIGNALED) { 0 } else { UNSIGNALED })
     }
 
     pub(super) fn opcode(self) -> WcOpcode {

@@ -4,7 +4,7 @@
 
 use cmid_proto::datapath::WcOpcode;
 
-use super::kind::{DONE, FENCED, Kind, LOOK, UNSIGNALED, WITHDRAWN};
+use super::kind::{DONE, Kind, LOOK, UNSIGNALED, WITHDRAWN};
 use super::sync::Ordering;
 use super::wr_ring::{Cursor, WrRing};
 
@@ -16,6 +16,8 @@ const PRESENT: u64 = 1 << 32;
 pub(crate) enum Retired {
     /// A work request with this `wr_id` of the user, and the opcode of its completion. It is no longer in flight.
     Done(u64, WcOpcode),
+    /// The same of an unsignaled request: for the application only if it has failed.
+    Unsignaled(u64, WcOpcode),
     /// Nothing for the application: the request was withdrawn, or (iWARP) its completion is reported twice.
     Silent,
     /// A work request of another queue, or of an earlier queue with the same index.
@@ -25,7 +27,8 @@ pub(crate) enum Retired {
 }
 
 impl WrRing {
-    /// Retires the work request of a polled completion. In an ordered queue those before it were not signaled.
+    /// Retires the work request of a polled completion. In an ordered queue those before it were not signaled. In another
+    /// one (iWARP) each has a completion of its own, which tells nothing of earlier ones.
     pub(crate) fn retire(&self, token: u64) -> Retired {
         if (token >> 32) as u32 != self.queue_id {
             return Retired::Foreign;
@@ -43,32 +46,24 @@ impl WrRing {
         if self.is_unordered && kind.has(DONE) {
             return Retired::Silent;
         }
-        let next = if self.is_unordered { self.retire_alone(number, retired, kind) } else { number.wrapping_add(1) };
+        let next = if self.is_unordered { self.retire_alone(number, retired) } else { number.wrapping_add(1) };
         // Release: as in `retire_next`.
         self.retired.number.store(self.token(next) ^ self.look(next), Ordering::Release);
-        if kind.has(WITHDRAWN) { Retired::Silent } else { Retired::Done(wr_id, kind.opcode()) }
+        match kind {
+            _ if kind.has(WITHDRAWN) => Retired::Silent,
+            _ if kind.has(UNSIGNALED) => Retired::Unsignaled(wr_id, kind.opcode()),
+            _ => Retired::Done(wr_id, kind.opcode()),
+        }
     }
 
-    /// Ends a work request of an unordered queue, and those without a completion before it that have ended with it.
-    /// Soft-iWARP completes a send or a write when TCP has taken it, and a read when its answer has come. Requests are
-    /// processed in order, and so are answers. So a completion ends earlier sends and writes; earlier reads only if it
-    /// is itself of a read, or of a request that waits for them. Returns the number of the first request that is still
-    /// in flight.
-    fn retire_alone(&self, number: u32, retired: u32, kind: Kind) -> u32 {
-        let ends_reads = kind.is_answered() || kind.has(FENCED);
+    /// Ends a work request of an unordered queue. Returns the number of the first request that is still in flight.
+    fn retire_alone(&self, number: u32, retired: u32) -> u32 {
         let keys_of = |number: u32| {
             let [_, keys] = self.slot(u64::from(number));
             keys
         };
         // Release: who finds that the key is not in flight comes after the poll.
-        let end = |number| keys_of(number).store(DONE, Ordering::Release);
-        for earlier in (0..number.wrapping_sub(retired)).map(|ahead| retired.wrapping_add(ahead)) {
-            let kind = Kind(keys_of(earlier).load(Ordering::Relaxed));
-            if kind.has(UNSIGNALED) && (ends_reads || !kind.is_answered()) {
-                end(earlier);
-            }
-        }
-        end(number);
+        keys_of(number).store(DONE, Ordering::Release);
         let reached = self.reached.load(Ordering::Relaxed);
         let is_further = (number.wrapping_sub(reached) as i32) >= 0;
         let reached = if is_further { number.wrapping_add(1) } else { reached };
@@ -116,7 +111,7 @@ impl Cursor {
         let is_told = |behind: &u32| {
             let number = after.wrapping_sub(*behind);
             let [_, keys] = self.wr_ring.slot(u64::from(number));
-            self.is_over(number) || Kind(keys.fetch_or(WITHDRAWN | UNSIGNALED, Ordering::Relaxed)).has(DONE)
+            self.is_over(number) || Kind(keys.fetch_or(WITHDRAWN, Ordering::Relaxed)).has(DONE)
         };
         let withdrawn = (1..=count).find(is_told).map_or(count, |told| told - 1);
         if withdrawn > 0 {

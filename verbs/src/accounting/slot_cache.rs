@@ -51,7 +51,7 @@ impl SlotCache {
                 Some(srq_id) => {
                     self.retire_srq(cq_slots, srq_id, completion.wr_id).map(|wr_id| (wr_id, WcOpcode::RECV))
                 }
-                None => self.retire_any(cq_slots, completion.wr_id),
+                None => self.retire_any(cq_slots, &completion),
             };
             if let (Some((wr_id, opcode)), Some(place)) = (retired, completions.get_mut(left)) {
                 let opcode = if completion.is_success() { completion.opcode } else { opcode };
@@ -68,20 +68,17 @@ impl SlotCache {
     }
 
     /// Retires a completion of a work request. Those before it may not have been signaled.
-    fn retire_any(&mut self, cq_slots: &CqSlots, token: u64) -> Option<(u64, WcOpcode)> {
-        match self.known().ring(token).retire(token) {
-            Retired::Done(wr_id, opcode) => Some((wr_id, opcode)),
-            Retired::Silent => None,
-            Retired::Foreign | Retired::Unexpected => self.retire_again(cq_slots, token),
+    fn retire_any(&mut self, cq_slots: &CqSlots, completion: &Completion) -> Option<(u64, WcOpcode)> {
+        let token = completion.wr_id;
+        let mut retired = self.known().ring(token).retire(token);
+        if matches!(retired, Retired::Foreign | Retired::Unexpected) {
+            // The queue may be new, or destroyed.
+            self.look(cq_slots);
+            retired = self.known().ring(token).retire(token);
         }
-    }
-
-    /// As [`SlotCache::retire_any`], after an update of the copy: the queue may be new, or destroyed.
-    #[cold]
-    fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<(u64, WcOpcode)> {
-        self.look(cq_slots);
-        match self.known().ring(token).retire(token) {
+        match retired {
             Retired::Done(wr_id, opcode) => return Some((wr_id, opcode)),
+            Retired::Unsignaled(wr_id, opcode) => return Some((wr_id, opcode)).filter(|_| !completion.is_success()),
             Retired::Silent | Retired::Foreign => {}
             Retired::Unexpected => self.set_doubt(),
         }

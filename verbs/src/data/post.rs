@@ -10,7 +10,7 @@
 //! PD, and so of the same device (`check_op`).
 
 use core::ops::Range;
-use core::ptr;
+use core::{ptr, slice};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
@@ -21,7 +21,7 @@ use cmid_proto::memory::Access;
 
 use crate::accounting::wr_ring::Filing;
 use crate::data::poster::Poster;
-use crate::data::ranges::{Borrowed, Keeper, Named, Sges, add_empty, pinned_key, pinned_keys, ranges};
+use crate::data::ranges::{Borrowed, Keeper, Named, Sges, count, pinned_key, pinned_keys, ranges};
 use crate::data::request::{destination, kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
@@ -182,13 +182,12 @@ impl Poster {
                 let sge = self.recv_range(one_named)?;
                 let token = self.file_recv_one(wr_id, pinned_key::<N>(&sge, false))?;
                 one = sge;
-                (token, &raw mut one, self.count(&sge))
+                (token, &raw mut one, count(slice::from_ref(&sge), true, self.is_iwarp))
             }
             named => {
                 list = self.recv_ranges(named)?;
                 let token = self.file_recv(wr_id, &pinned_keys::<N>(&list, false))?;
-                add_empty(&mut list, self.is_iwarp);
-                (token, list.as_mut_ptr(), list.len() as i32)
+                (token, list.as_mut_ptr(), count(&list, true, self.is_iwarp))
             }
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
@@ -262,8 +261,9 @@ impl Poster {
         }
         let is_inline = self.inlines(&op, u64::from(sge.length));
         let token = self.file_send_one(wr_id, pinned_key::<N>(&sge, is_inline), kind_of(&op).with(flags))?;
-        let mut request = send_request(token, op, flags, is_inline);
-        (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
+        let mut request = send_request(token, op, self.flags(&op, flags), is_inline);
+        let num_sge = count(slice::from_ref(&sge), op.writes_locally(), self.is_iwarp);
+        (request.sg_list, request.num_sge) = (&raw mut sge, num_sge);
         let answer = self.post_filed(&mut request);
         self.settle(answer)
     }
@@ -293,8 +293,9 @@ impl Poster {
             unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
             batch.complete()
         } else {
-            let mut request = send_request(token, op, flags, is_inline);
-            (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
+            let mut request = send_request(token, op, self.flags(&op, flags), is_inline);
+            let num_sge = count(&sges, op.writes_locally(), self.is_iwarp);
+            (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), num_sge);
             self.post_filed(&mut request)
         };
         self.settle(answer)
@@ -366,6 +367,15 @@ impl Poster {
         }
     }
 
+    /// The flags of a request for ibv_post_send(3). On iWARP each is signaled: completions come out of order, so one tells
+    /// nothing of other requests, and soft-iWARP gives TCP the pages of a long unsignaled one, which it reads after the
+    /// completion of a later one (`siw_qp_prepare_tx`). Reads are answered in order there: they need no fence, and soft-iWARP
+    /// refuses it.
+    pub(super) fn flags(&self, op: &SendOp<'_, Ah>, flags: SendFlags) -> SendFlags {
+        let unfenced = if op.writes_locally() { SendFlags::FENCE } else { SendFlags::empty() };
+        if self.is_iwarp { flags.union(SendFlags::SIGNALED).difference(unfenced) } else { flags }
+    }
+
     /// Posts a filed request. [`Qp::settle`] follows.
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
@@ -384,7 +394,10 @@ impl Poster {
         named: &[N],
     ) -> Result<Filed, PostReason> {
         self.check_op(op)?;
-        let sges = ranges(self.pd, named, self.inner.requested().max_send_sge, op.writes_locally())?;
+        let max = self.inner.requested().max_send_sge;
+        // A read has one target on iWARP (RFC 5040, 4.3). Soft-iWARP fills the first of several and succeeds.
+        let max = if self.is_iwarp && op.writes_locally() { max.min(1) } else { max };
+        let sges = ranges(self.pd, named, max, op.writes_locally())?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         self.check_len(op, len)?;
         let is_inline = self.inlines(op, len);

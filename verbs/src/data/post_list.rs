@@ -1,6 +1,6 @@
 //! Posting lists of work requests by ibv_post_send(3) and ibv_post_recv(3). The rules are those of post.rs.
 
-use core::ptr;
+use core::{ptr, slice};
 
 use cmid_proto::datapath::{PostReason, SendFlags, SendWr};
 
@@ -8,7 +8,7 @@ use crate::accounting::kind::Kind;
 use crate::data::Ah;
 use crate::data::post::Filed;
 use crate::data::poster::Poster;
-use crate::data::ranges::{Keeper, Named, add_empty, pinned_key, pinned_keys};
+use crate::data::ranges::{Keeper, Named, count, pinned_key, pinned_keys};
 use crate::data::request::send_request;
 use crate::data::staging::{Staging, Stopped};
 use crate::ffi::ibv_send_wr;
@@ -33,15 +33,14 @@ impl Poster {
                         return Err(self.recv_refusal().into());
                     };
                     let request = list.add_one(sge)?;
-                    (request.wr_id, request.num_sge) = (token, self.count(&sge));
+                    (request.wr_id, request.num_sge) = (token, count(slice::from_ref(&sge), true, self.is_iwarp));
                 }
                 sges => {
-                    let mut sges = self.recv_ranges(sges)?;
+                    let sges = self.recv_ranges(sges)?;
                     let keys = pinned_keys::<R>(&sges, false);
-                    add_empty(&mut sges, self.is_iwarp);
                     let token = filing.file(wr_id, &keys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())?;
                     let request = list.add(&sges)?;
-                    (request.wr_id, request.num_sge) = (token, sges.len() as i32);
+                    (request.wr_id, request.num_sge) = (token, count(&sges, true, self.is_iwarp));
                 }
             }
         }
@@ -78,7 +77,8 @@ impl Poster {
             let named = keeper.keep(&filing, wr_id, flags, sges)?;
             let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, named)?;
             let request = list.add(&sges)?;
-            let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
+            let num_sge = count(&sges, op.writes_locally(), self.is_iwarp);
+            let (sg_list, next, flags) = (request.sg_list, request.next, self.flags(&op, flags));
             *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
         }
         let len = list.len();

@@ -30,9 +30,4 @@ impl Poster {
         let ranges = ranges(self.pd, named, self.inner.requested().max_recv_sge, true);
         ranges.map_err(|reason| if self.inner.srq.is_some() { PostReason::HasSrq } else { reason })
     }
-
-    /// The number of ranges of a receive with one range: an empty one is none, except as in `add_empty`.
-    pub(super) fn count(&self, sge: &ibv_sge) -> i32 {
-        if sge.length == 0 { i32::from(self.is_iwarp) } else { 1 }
-    }
 }

@@ -33,8 +33,13 @@ impl<'a, L: AsRef<[Sge<'a, Mr>]>> Keeper<L, Sge<'a, Mr>> for Borrowed<L> {
     }
 }
 
-/// The non-empty ranges of a work request. Some devices interpret a length of 0 as 2 GiB.
+/// The non-empty ranges of a work request (some devices interpret a length of 0 as 2 GiB), or the empty one. Never none: a
+/// provider may take the first one whatever their number is (`irdma_uk_post_receive`), and would take memory of an earlier
+/// request.
 pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
+
+/// The range of a work request without memory.
+pub(super) const EMPTY: ibv_sge = ibv_sge { addr: 0, length: 0, lkey: 0 };
 
 impl Named for Sge<'_, Mr> {
     const IS_PINNED: bool = true;
@@ -82,7 +87,7 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
     }
 }
 
-/// Converts the ranges that are not empty.
+/// Converts the ranges that are not empty, or returns the empty one.
 pub(super) fn ranges(pd: usize, named: &[impl Named], max: u32, writes: bool) -> Result<Sges, PostReason> {
     let mut list = Sges::new();
     for one in named {
@@ -91,14 +96,20 @@ pub(super) fn ranges(pd: usize, named: &[impl Named], max: u32, writes: bool) ->
             list.push(sge);
         }
     }
-    if list.len() > max as usize { Err(PostReason::TooManyRanges { ranges: list.len() as u32, max }) } else { Ok(list) }
+    if list.len() > max as usize {
+        return Err(PostReason::TooManyRanges { ranges: list.len() as u32, max });
+    }
+    if list.is_empty() {
+        list.push(EMPTY);
+    }
+    Ok(list)
 }
 
-/// Adds an empty range to a receive without ranges, on iWARP: libsiw refuses one without (`push_recv_wqe`).
-pub(super) fn add_empty(sges: &mut Sges, is_iwarp: bool) {
-    if sges.is_empty() && is_iwarp {
-        sges.push(ibv_sge { addr: 0, length: 0, lkey: 0 });
-    }
+/// The number of ranges for the provider. An empty one is none, but on iWARP where the device `writes`: libsiw refuses a
+/// receive without ranges (`push_recv_wqe`), and siw takes for a read without the range that the slot had before, of a
+/// request that is over (`siw_activate_tx`).
+pub(super) fn count(sges: &[ibv_sge], writes: bool, is_iwarp: bool) -> i32 {
+    if let [ibv_sge { length: 0, .. }] = sges { i32::from(writes && is_iwarp) } else { sges.len() as i32 }
 }
 
 /// Returns the key that a range pins; [`NO_KEY`] for an empty or inline range, and for a part of a block.
@@ -168,5 +179,20 @@ mod tests {
             |max| ranges(PD, &[own.sge(0..1), own.sge(1..1), own.sge(2..3)], max, false).map(|list| list.len());
         assert_eq!(counted(2), Ok(2));
         assert_eq!(counted(1), Err(PostReason::TooManyRanges { ranges: 2, max: 1 }));
+    }
+
+    /// A provider takes the first range of a request that has none: it must be there, and name no memory.
+    #[test]
+    fn a_request_without_memory_has_the_empty_range() {
+        let own = Mr::scripted(8, PD, PD);
+        for named in [&[][..], &[own.sge(1..1)], &[own.sge(1..1), own.sge(2..2)]] {
+            let list = ranges(PD, named, 0, true).expect("no range");
+            assert_eq!(list.iter().map(|sge| (sge.addr, sge.length, sge.lkey)).collect::<Vec<_>>(), [(0, 0, 0)]);
+            let counts = [(false, false), (true, false), (false, true), (true, true)];
+            let counts = counts.map(|(writes, is_iwarp)| count(&list, writes, is_iwarp));
+            assert_eq!(counts, [0, 0, 0, 1]);
+        }
+        let two = ranges(PD, &[own.sge(0..1), own.sge(2..3)], 2, true).expect("two ranges");
+        assert_eq!((count(&two, true, true), count(&two, false, false)), (2, 2));
     }
 }

@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use core::ptr::{self, NonNull};
-use core::{fmt, mem};
+use core::{fmt, mem, slice};
 use std::sync::Arc;
 
 use cmid_proto::datapath::{
@@ -15,7 +15,7 @@ use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
-use crate::data::ranges::{Named, add_empty, pinned_key, ranges};
+use crate::data::ranges::{Named, count, pinned_key, ranges};
 use crate::data::staging::{Staging, Stopped, answer};
 use crate::data::{Mr, Pd, Piece};
 use crate::errno;
@@ -259,13 +259,12 @@ impl Srq {
                     return Err(PostReason::TooManyRanges { ranges: 1, max: 0 }.into());
                 }
                 let token = self.cursor.file(wr_id, [pinned_key::<N>(&one, false)]);
-                (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
+                (token, &raw mut one, count(slice::from_ref(&one), true, self.inner.is_iwarp))
             }
             named => {
                 list = ranges(self.pd, named, self.inner.requested.max_sge, true)?;
                 let token = self.cursor.file(wr_id, list.iter().map(|sge| pinned_key::<N>(sge, false)));
-                add_empty(&mut list, self.inner.is_iwarp);
-                (token, list.as_mut_ptr(), list.len() as i32)
+                (token, list.as_mut_ptr(), count(&list, true, self.inner.is_iwarp))
             }
         };
         let token = token.ok_or_else(|| self.full())?;
@@ -290,10 +289,9 @@ impl Srq {
         let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
         let mut list = staging.begin();
         for (wr_id, named) in requests {
-            let mut sges = ranges(self.pd, named.as_ref(), max_sge, true)?;
-            add_empty(&mut sges, self.inner.is_iwarp);
+            let sges = ranges(self.pd, named.as_ref(), max_sge, true)?;
             let request = list.add(&sges)?;
-            (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
+            (request.wr_id, request.num_sge) = (wr_id, count(&sges, true, self.inner.is_iwarp));
         }
         let len = list.len();
         staging.set_len(len);

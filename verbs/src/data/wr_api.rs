@@ -8,6 +8,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Remote, SendFlags, SendOp};
 
 use crate::data::Ah;
+use crate::data::ranges::EMPTY;
 use crate::data::request::flags_of;
 use crate::errno;
 use crate::ffi::{self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_sge};
@@ -178,7 +179,7 @@ impl Batch {
                 }
             }
             match payload {
-                Payload::Empty => wr!(qp, wr_set_sge_list, 0, NonNull::dangling().as_ptr()),
+                Payload::Empty => wr!(qp, wr_set_sge_list, 0, ptr::from_ref(&EMPTY)),
                 Payload::Range(sge) => wr!(qp, wr_set_sge, sge.lkey, sge.addr, sge.length),
                 Payload::Inline(sge) => {
                     let from = ptr::with_exposed_provenance_mut(sge.addr as usize);

@@ -13,6 +13,10 @@ use cmid_proto::{
 };
 
 use super::disturbed::is_ended;
+use super::iwarp_data::{
+    iwarp_a_read_has_one_range_and_needs_no_fence, iwarp_an_empty_read_writes_nowhere,
+    iwarp_an_unsignaled_request_ends_by_itself,
+};
 use super::memory::register;
 use super::scenario::{Entry, Scenario};
 use super::sync::ended;
@@ -66,6 +70,9 @@ list! {
     iwarp_the_loopback_address_cannot_be_resolved [],
     iwarp_an_unanswered_request_ends_after_ten_seconds [],
     iwarp_the_device_goes [DeviceGoes DeviceComes],
+    iwarp_an_empty_read_writes_nowhere [],
+    iwarp_a_read_has_one_range_and_needs_no_fence [],
+    iwarp_an_unsignaled_request_ends_by_itself [],
 }
 
 /// A client with a QP that has sent a request with this private data, and the id of the request.

@@ -13,6 +13,7 @@ mod draining;
 mod groups;
 mod handover;
 mod iwarp;
+mod iwarp_data;
 mod leaks;
 mod life;
 mod listeners;

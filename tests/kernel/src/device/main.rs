@@ -42,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 60] = [
+const CHECKS: [(&str, fn()); 61] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("what could not be destroyed makes room", forgotten::make_room),
@@ -68,6 +68,7 @@ const CHECKS: [(&str, fn()); 60] = [
     ("a CQ that is full of flushed reads", refused_posts::flushed_reads),
     ("refused posts: opcodes of failures", refused_posts::failed_opcodes),
     ("refused posts: reads that the peer does not answer", refused_posts::no_reads),
+    ("refused posts: memory of unsignaled requests", refused_posts::unsignaled_memory),
     ("a queue has its ring from the first post on", pins::first_post),
     ("blocks: the kernel refuses the doorbell", blocks::refused),
     ("blocks: of a pool of two devices that are siblings", blocks::of_siblings),

@@ -2,6 +2,7 @@
 //! on soft-iWARP.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
@@ -254,4 +255,47 @@ pub(crate) fn no_reads() {
         assert_eq!(polled(&mut end.cq).status, WcStatus::SUCCESS);
         assert_eq!(why(end.qp.post_send(read)), Err(PostReason::NoReads));
     }
+}
+
+/// Delays what the machine sends to itself, until it is dropped.
+struct Delay;
+
+impl Delay {
+    fn new() -> Self {
+        Self::tc(&["replace", "dev", "lo", "root", "netem", "delay", "300ms"]);
+        Delay
+    }
+
+    fn tc(arguments: &[&str]) {
+        let status = Command::new("tc").arg("qdisc").args(arguments).status().expect("tc runs");
+        assert!(status.success(), "{arguments:?}");
+    }
+}
+
+impl Drop for Delay {
+    fn drop(&mut self) {
+        Self::tc(&["del", "dev", "lo", "root"]);
+    }
+}
+
+/// Soft-iWARP gives TCP the pages of a long unsignaled request. The completion of a later one does not say that they are sent.
+pub(crate) fn unsignaled_memory() {
+    const LEN: usize = 1 << 14;
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let (from, to) = (register(&c, 1, BOTH), s.pd.register(vec![0; LEN], BOTH).expect("register"));
+    // TCP knows the length of its segments from then on.
+    c.qp.post_send(SendWr::write(1, from.sge(0..64), to.remote(0))).expect("post_send");
+    success(polled(&mut c.cq), 1, WcOpcode::RDMA_WRITE);
+    let long = c.pd.register(vec![7; LEN], Access::LOCAL_WRITE).expect("register");
+    let _delay = Delay::new();
+    c.qp.post_send(SendWr::write(2, long.sge(0..LEN), to.remote(0)).unsignaled()).expect("post_send");
+    c.qp.post_send(SendWr::write(3, from.sge(0..64), to.remote(0))).expect("post_send");
+    success(polled(&mut c.cq), 3, WcOpcode::RDMA_WRITE);
+    long.deregister().expect("nothing is in flight").buffer.into_vec().expect("the only one").fill(0xee);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while bytes::<LEN>(&to, 0)[LEN - 1] == 0 {
+        assert!(Instant::now() < deadline, "nothing has come");
+    }
+    let came = bytes::<LEN>(&to, 0);
+    assert!(came[64..].iter().all(|&byte| byte == 7), "the peer has what was written after the request was over");
 }

@@ -19,8 +19,6 @@ pub(super) struct Wr {
     pub(super) is_signaled: bool,
     /// Whether it ends with an answer of the peer.
     pub(super) is_read: bool,
-    /// Whether it waits for earlier reads.
-    pub(super) is_fenced: bool,
     /// Whether the provider has returned an error. The device may have it nevertheless.
     pub(super) is_refused: bool,
 }
@@ -66,25 +64,20 @@ struct QueueState {
 /// A request that occupies its queue.
 struct Unretired {
     number: u64,
-    is_read: bool,
-    /// Whether it has no completion of its own, or none that counts.
-    is_quiet: bool,
+    is_refused: bool,
     /// Whether a polled completion has ended it, before an earlier request.
     is_over: bool,
 }
 
 impl QueueState {
-    /// A completion is polled. In an ordered queue it ends all before it; on iWARP itself, and quiet ones before it:
-    /// reads only if they have been waited for.
+    /// A completion is polled. In an ordered queue it ends all before it; on iWARP itself.
     fn retire(&mut self, posted: &Posted) {
         if !self.is_unordered {
             while self.unretired.pop_front().is_some_and(|one| one.number != posted.number) {}
             return;
         }
-        let waits = posted.wr.is_read || posted.wr.is_fenced;
         for one in &mut self.unretired {
-            let is_passed = one.number < posted.number && one.is_quiet && (waits || !one.is_read);
-            one.is_over |= is_passed || one.number == posted.number;
+            one.is_over |= one.number == posted.number;
         }
         while self.unretired.front().is_some_and(|one| one.is_over) {
             self.unretired.pop_front();
@@ -93,8 +86,7 @@ impl QueueState {
 
     /// The device begins a request, or has an answer. Returns what has completed.
     fn next(&mut self, input: &mut Input<'_>) -> Option<Posted> {
-        let must_wait = self.waiting.front().is_none_or(|next| next.wr.is_fenced && !self.asked.is_empty());
-        if !self.asked.is_empty() && (must_wait || input.once_in(2)) {
+        if !self.asked.is_empty() && (self.waiting.is_empty() || input.once_in(2)) {
             return self.asked.pop_front();
         }
         let next = self.waiting.pop_front()?;
@@ -113,6 +105,8 @@ struct Entry {
     qp_num: u32,
     posted: Posted,
     of_srq: bool,
+    /// Whether the application has asked for it.
+    is_told: bool,
     is_repeated: bool,
 }
 
@@ -162,10 +156,9 @@ impl Device {
         let qp = self.queues.get(&queue).map_or(0, |state| state.qp);
         let posted = self.next(Poster::Queue { qp, is_recv: queue.is_recv }, token, wr);
         if let Some(state) = self.queues.get_mut(&queue) {
-            let Wr { is_read, is_signaled, is_refused, .. } = posted.wr;
-            let (number, is_quiet) = (posted.number, !is_signaled || is_refused);
+            let (number, is_refused) = (posted.number, posted.wr.is_refused);
             state.last = Some(token);
-            state.unretired.push_back(Unretired { number, is_read, is_quiet, is_over: false });
+            state.unretired.push_back(Unretired { number, is_refused, is_over: false });
             if !is_refused || has_refused {
                 state.waiting.push_back(posted);
             }
@@ -182,15 +175,22 @@ impl Device {
         self.queues.get(&queue).map_or(0, |state| state.unretired.len())
     }
 
+    /// Whether nothing is posted to a queue on iWARP, because a request was refused.
+    pub(super) fn is_stuck(&self, queue: Queue) -> bool {
+        self.queues
+            .get(&queue)
+            .is_some_and(|state| state.is_unordered && state.unretired.iter().any(|one| one.is_refused))
+    }
+
     /// Executes the next work request of a queue; or its QP takes a receive of its SRQ, or completes one of those in
-    /// any order. Returns the `wr_id` of the completion, and its CQ.
+    /// any order. Returns the `wr_id` of the completion, its CQ, and whether it has failed.
     pub(super) fn execute(
         &mut self,
         queue: Queue,
         cq: usize,
         qp_num: u32,
         input: &mut Input<'_>,
-    ) -> Option<(u64, usize)> {
+    ) -> Option<(u64, usize, bool)> {
         let srq = self.srq_of.get(&queue.qp).copied().filter(|_| queue.is_recv);
         let posted = match srq {
             Some(srq) => {
@@ -203,15 +203,18 @@ impl Device {
             }
             None => self.queues.get_mut(&queue)?.next(input)?,
         };
-        // One that fails is completed in any case.
-        if srq.is_none() && !posted.wr.is_signaled && !input.once_in(4) {
+        // One that fails is completed in any case. On iWARP the provider has all as signaled ones.
+        let (is_unsignaled, has_failed) = (srq.is_none() && !posted.wr.is_signaled, input.once_in(4));
+        let is_unordered = self.queues.get(&queue).is_some_and(|state| state.is_unordered);
+        if is_unsignaled && !has_failed && !is_unordered {
             return None;
         }
         let token = posted.token;
         self.last[cq] = Some((token, qp_num, queue));
-        let entry = Entry { queue: Some(queue), qp_num, posted, of_srq: srq.is_some(), is_repeated: false };
+        let (of_srq, is_told) = (srq.is_some(), !is_unsignaled || has_failed);
+        let entry = Entry { queue: Some(queue), qp_num, posted, of_srq, is_told, is_repeated: false };
         self.cqs[cq].push_back(entry);
-        Some((token, cq))
+        Some((token, cq, has_failed))
     }
 
     /// Reports the last completion of a CQ again, and returns it.
@@ -236,19 +239,18 @@ impl Device {
     }
 
     fn complete_for_nobody(&mut self, cq: usize, qp_num: u32, token: u64, is_repeated: bool) {
-        let (is_read, is_fenced) = (false, false);
-        let wr = Wr { wr_id: 0, keys: Vec::new(), is_signaled: true, is_read, is_fenced, is_refused: false };
+        let wr = Wr { wr_id: 0, keys: Vec::new(), is_signaled: true, is_read: false, is_refused: false };
         let posted = Posted { poster: Poster::Nobody, number: 0, token, wr };
-        self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_repeated });
+        self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_told: false, is_repeated });
     }
 
     /// The provider has returned so many completions of a CQ. Returns the `wr_id`s that the application gets, and
     /// whether one was reported twice until now.
     pub(super) fn poll(&mut self, cq: usize, count: usize) -> (Vec<u64>, bool) {
         let mut expected = Vec::new();
-        for Entry { queue, posted, of_srq, is_repeated, .. } in self.cqs[cq].drain(..count) {
+        for Entry { queue, posted, of_srq, is_told, is_repeated, .. } in self.cqs[cq].drain(..count) {
             self.has_repeated[cq] |= is_repeated;
-            if (queue.is_some() || of_srq) && !posted.wr.is_refused {
+            if (queue.is_some() || of_srq) && is_told && !posted.wr.is_refused {
                 expected.push(posted.wr.wr_id);
             }
             if let Some(state) = queue.filter(|_| !of_srq).and_then(|queue| self.queues.get_mut(&queue)) {
