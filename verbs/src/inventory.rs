@@ -12,7 +12,7 @@ use crate::ffi;
 /// cannot be deleted until then. If librdmacm cannot open a device, it is missing from the list, and librdmacm never uses it
 /// again: later lookups that lead to it end in ADDR_ERROR with status −1. So this call needs 8 free descriptors and 3 for
 /// each device. It also closes a removed device once no id, PD, CQ or QP of it is left. A program that uses only
-/// the devices of its ids does not need this call: [`Nic::attrs`](crate::Nic::attrs) has the same.
+/// the devices of its ids does not need this call: [`RdmaDevice::attrs`](cmid_proto::datapath::RdmaDevice::attrs) has the same.
 ///
 /// # Errors
 /// `ENODEV` if there is none, `ELIBACC` without librdmacm, `EMFILE` without these descriptors, and otherwise as [`Verbs::open`](crate::Verbs::open); the errno of ibv_query_device(3).

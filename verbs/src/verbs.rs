@@ -7,9 +7,7 @@ use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{
-    Caps, CreateCall, CreateError, CreateReason, DataPath, DeviceAttrs, OfDevice, PortAttrs, PortGid, QpState,
-};
+use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, QpState, RdmaDevice};
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, Piece, PostCalls, Qp, QpInit, Srq};
@@ -250,76 +248,45 @@ impl DataPath for Verbs {
         Pd::alloc(nic.context(), nic.port_num()).map_err(CreateCall::AllocPd.failed())
     }
 
-    fn comp_vectors(&self, nic: &Nic) -> u32 {
-        nic.context().comp_vectors()
-    }
-
-    fn device_attrs(&self, nic: &Nic) -> Result<DeviceAttrs, Errno> {
-        nic.attrs()
-    }
-
-    fn port_attrs(&self, nic: &Nic, port: u8) -> Result<PortAttrs, Errno> {
-        nic.port_attrs(port)
-    }
-
-    fn gids(&self, nic: &Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
-        nic.gids(port)
-    }
-
-    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
-        let nic = self.device_of(id)?;
-        Ok(nic.port_attrs(nic.port_num())?.active_mtu)
-    }
-
-    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, CreateError> {
-        let made = Cq::create(nic.context(), depth, vector);
-        made.map_err(|errno| data::cq_error(&nic.context(), depth, vector, errno))
+    fn make_cq(
+        &mut self,
+        nic: &Nic,
+        channel: Option<&CompChannel>,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Cq, CreateError> {
+        let on = nic.context();
+        let made = match channel {
+            None => Cq::create(nic.context(), depth, vector),
+            Some(channel) => {
+                let of = channel.raw().context();
+                if !of.is(on.verbs()) {
+                    return Err(data::other_device(CreateCall::CreateCq, OfDevice::CompChannel, of, &on));
+                }
+                Cq::create_with_channel(channel, depth, vector)
+            }
+        };
+        made.map_err(|errno| data::cq_error(&on, depth, vector, errno))
     }
 
     fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, CreateError> {
         CompChannel::create(nic.context()).map_err(CreateCall::CreateCompChannel.failed())
     }
 
-    fn create_cq_with_channel(
-        &mut self,
-        nic: &Nic,
-        channel: &CompChannel,
-        depth: u32,
-        vector: u32,
-    ) -> Result<Cq, CreateError> {
-        let (of, on) = (channel.raw().context(), nic.context());
-        if !of.is(on.verbs()) {
-            return Err(data::other_device(CreateCall::CreateCq, OfDevice::CompChannel, of, &on));
-        }
-        let made = Cq::create_with_channel(channel, depth, vector);
-        made.map_err(|errno| data::cq_error(&on, depth, vector, errno))
-    }
-
     /// # Errors
     /// `ENOMEM` also if one of the CQs has 65,535 work queues: a QP with one CQ for sends and receives counts as two. A
     /// destroyed QP occupies its room and its places until every completion is polled that it may have left.
-    fn create_qp(
+    fn make_qp(
         &mut self,
         attaching: Attaching<'_>,
         pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
+        [send_cq, recv_cq]: [&Cq; 2],
+        srq: Option<&Srq>,
         caps: Caps,
     ) -> Result<Qp, CreateError> {
-        self.make_qp(attaching, &QpInit { pd, send_cq, recv_cq, srq: None, caps, post_calls: self.post_calls })
-    }
-
-    fn create_qp_with_srq(
-        &mut self,
-        attaching: Attaching<'_>,
-        pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
-        srq: &Srq,
-        caps: Caps,
-    ) -> Result<Qp, CreateError> {
-        let (srq, caps) = (Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps });
-        self.make_qp(attaching, &QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls })
+        let init = QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls };
+        let made = either!(&mut self.cm, cm => cm.create_qp(attaching.id(), &init));
+        made.map(Qp::new).map_err(|errno| self.qp_error(attaching.id(), &init, errno))
     }
 
     /// Some providers discard the completions of the QP at once (`__mlx5_cq_clean`). With others they are discarded
@@ -331,11 +298,6 @@ impl DataPath for Verbs {
 }
 
 impl Verbs {
-    fn make_qp(&mut self, attaching: Attaching<'_>, init: &QpInit<'_>) -> Result<Qp, CreateError> {
-        let made = either!(&mut self.cm, cm => cm.create_qp(attaching.id(), init));
-        made.map(Qp::new).map_err(|errno| self.qp_error(attaching.id(), init, errno))
-    }
-
     #[cold]
     fn qp_error(&mut self, id: IdKey, init: &QpInit<'_>, errno: Errno) -> CreateError {
         let device = either!(&mut self.cm, cm => cm.qp_device(id, init.pd));

@@ -127,7 +127,7 @@ pub enum CreateReason {
     NoVector {
         /// The vector that was requested.
         vector: u32,
-        /// [`DataPath::comp_vectors`](super::DataPath::comp_vectors).
+        /// [`RdmaDevice::comp_vectors`](super::RdmaDevice::comp_vectors).
         vectors: u32,
     },
     /// An object of another device than that of the new one. If both names are equal, the device was opened twice, such as

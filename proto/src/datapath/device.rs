@@ -12,6 +12,37 @@ use crate::drive::Attaching;
 use crate::errno::Errno;
 use crate::key::IdKey;
 
+/// A handle of an RDMA device. Handles of the same device are equal.
+pub trait RdmaDevice: Clone + PartialEq + Send + Sync + fmt::Debug {
+    /// Returns the port that the id was on, counted from 1; 0 if the id had no port.
+    fn port_num(&self) -> u8;
+
+    /// Returns the number of completion vectors (`ibv_context.num_comp_vectors`).
+    #[doc(alias = "num_comp_vectors")]
+    fn comp_vectors(&self) -> u32;
+
+    /// Returns what the device can do (ibv_query_device(3)). Opens no other device.
+    ///
+    /// # Errors
+    /// The errno of the device: `EIO` or `ENODEV` after it is removed.
+    #[doc(alias = "ibv_query_device")]
+    fn attrs(&self) -> Result<DeviceAttrs, Errno>;
+
+    /// Returns what a port is now (ibv_query_port(3)). Ports are numbered from 1.
+    ///
+    /// # Errors
+    /// `EINVAL` for a port that the device does not have; otherwise as [`RdmaDevice::attrs`].
+    #[doc(alias = "ibv_query_port")]
+    fn port_attrs(&self, port: u8) -> Result<PortAttrs, Errno>;
+
+    /// Returns the GIDs of a port, without the empty entries of its table (ibv_query_gid_table(3)).
+    ///
+    /// # Errors
+    /// As [`RdmaDevice::port_attrs`].
+    #[doc(alias("ibv_query_gid_table", "ibv_query_gid_ex"))]
+    fn gids(&self, port: u8) -> Result<Vec<PortGid>, Errno>;
+}
+
 /// A device with a data path. Dropping one of its objects destroys it, after the objects that depend on it.
 pub trait DataPath: Pollable + Send {
     /// Protection domains.
@@ -32,9 +63,8 @@ pub trait DataPath: Pollable + Send {
     type Srq: SharedReceiveQueue<Mr = Self::Mr, Piece = Self::Piece>;
     /// The memory of blocks.
     type Piece: Piece;
-    /// Handles of RDMA devices. Handles of the same device are equal.
-    type Nic: Clone + PartialEq + Send + Sync + fmt::Debug;
-
+    /// Handles of RDMA devices.
+    type Nic: RdmaDevice;
     /// Asynchronous events of a device.
     type AsyncEvents: AsyncEventQueue;
 
@@ -55,38 +85,78 @@ pub trait DataPath: Pollable + Send {
     #[doc(alias = "ibv_alloc_pd")]
     fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, CreateError>;
 
-    /// Returns the number of completion vectors of a device (`ibv_context.num_comp_vectors`).
-    #[doc(alias = "num_comp_vectors")]
-    fn comp_vectors(&self, nic: &Self::Nic) -> u32;
-
-    /// Returns what a device can do (ibv_query_device(3)). Opens no other device.
+    /// Creates a CQ: [`DataPath::create_cq_at`], or with a channel [`DataPath::create_cq_with_channel`].
     ///
     /// # Errors
-    /// The errno of the device: `EIO` or `ENODEV` after it is removed.
-    #[doc(alias = "ibv_query_device")]
-    fn device_attrs(&self, nic: &Self::Nic) -> Result<DeviceAttrs, Errno>;
+    /// Those of the two.
+    fn make_cq(
+        &mut self,
+        nic: &Self::Nic,
+        channel: Option<&Self::CompChannel>,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Self::Cq, CreateError>;
 
-    /// Returns what a port of a device is now (ibv_query_port(3)). Ports are numbered from 1.
+    /// Creates a completion channel for several CQs (ibv_create_comp_channel(3)).
     ///
     /// # Errors
-    /// `EINVAL` for a port that the device does not have; otherwise as [`DataPath::device_attrs`].
-    #[doc(alias = "ibv_query_port")]
-    fn port_attrs(&self, nic: &Self::Nic, port: u8) -> Result<PortAttrs, Errno>;
+    /// As [`DataPath::alloc_pd_on`]; `EMFILE`.
+    #[doc(alias = "ibv_create_comp_channel")]
+    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, CreateError>;
 
-    /// Returns the GIDs of a port, without the empty entries of its table (ibv_query_gid_table(3)).
+    /// Returns the asynchronous events of a device, for one reader. Unread events stay in the kernel, which does not
+    /// limit their number.
     ///
     /// # Errors
-    /// As [`DataPath::port_attrs`].
-    #[doc(alias("ibv_query_gid_table", "ibv_query_gid_ex"))]
-    fn gids(&self, nic: &Self::Nic, port: u8) -> Result<Vec<PortGid>, Errno>;
+    /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
+    #[doc(alias = "ibv_get_async_event")]
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, CreateError>;
+
+    /// Creates a QP with the CQs of its sends and receives: [`DataPath::create_qp`], or with an SRQ
+    /// [`DataPath::create_qp_with_srq`], which sets the receive capacities to 0.
+    ///
+    /// # Errors
+    /// Those of the two.
+    fn make_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Self::Pd,
+        cqs: [&Self::Cq; 2],
+        srq: Option<&Self::Srq>,
+        caps: Caps,
+    ) -> Result<Self::Qp, CreateError>;
+
+    /// Detaches the QP from an id (rdma_destroy_qp(3)). If the handle of the QP exists, the QP enters its error state
+    /// and is destroyed with the handle. Otherwise it is destroyed now.
+    ///
+    /// Poll its CQs empty first, because remaining completions may be lost with the QP. After the destruction, its work
+    /// requests pin their memory until the CQs are polled empty.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
+    #[doc(alias("rdma_destroy_qp", "ibv_destroy_qp"))]
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno>;
 
     /// Returns the most bytes of a datagram on the path of an id: the active MTU of its port. A longer datagram is refused by
     /// its post, with [`PostReason::DatagramTooLong`](super::PostReason::DatagramTooLong). On the way there may be links with a
     /// smaller MTU, which lose it.
     ///
     /// # Errors
-    /// As [`DataPath::device_of`] and [`DataPath::port_attrs`].
-    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError>;
+    /// As [`DataPath::device_of`] and [`RdmaDevice::port_attrs`].
+    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
+        let nic = self.device_of(id)?;
+        Ok(nic.port_attrs(nic.port_num())?.active_mtu)
+    }
+
+    /// Allocates a protection domain on the device of an id.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`] and [`DataPath::alloc_pd_on`].
+    #[doc(alias = "ibv_alloc_pd")]
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, CreateError> {
+        let nic = self.device_of(id)?;
+        self.alloc_pd_on(&nic)
+    }
 
     /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
     /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on. On most devices a vector is
@@ -95,16 +165,11 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// As [`DataPath::alloc_pd_on`]. [`CreateReason::TooLarge`](super::CreateReason::TooLarge) for a depth above the
     /// device's maximum, [`Zero`](super::CreateReason::Zero) for 0, [`NoVector`](super::CreateReason::NoVector) for a
-    /// vector that is not below [`DataPath::comp_vectors`]; `EMFILE`.
+    /// vector that is not below [`RdmaDevice::comp_vectors`]; `EMFILE`.
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
-    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError>;
-
-    /// Creates a completion channel for several CQs (ibv_create_comp_channel(3)).
-    ///
-    /// # Errors
-    /// As [`DataPath::alloc_pd_on`]; `EMFILE`.
-    #[doc(alias = "ibv_create_comp_channel")]
-    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, CreateError>;
+    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError> {
+        self.make_cq(nic, None, depth, vector)
+    }
 
     /// As [`DataPath::create_cq_at`], with a completion channel that other CQs use too.
     ///
@@ -118,24 +183,8 @@ pub trait DataPath: Pollable + Send {
         channel: &Self::CompChannel,
         depth: u32,
         vector: u32,
-    ) -> Result<Self::Cq, CreateError>;
-
-    /// Returns the asynchronous events of a device, for one reader. Unread events stay in the kernel, which does not
-    /// limit their number.
-    ///
-    /// # Errors
-    /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
-    #[doc(alias = "ibv_get_async_event")]
-    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, CreateError>;
-
-    /// Allocates a protection domain on the device of an id.
-    ///
-    /// # Errors
-    /// As [`DataPath::device_of`] and [`DataPath::alloc_pd_on`].
-    #[doc(alias = "ibv_alloc_pd")]
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, CreateError> {
-        let nic = self.device_of(id)?;
-        self.alloc_pd_on(&nic)
+    ) -> Result<Self::Cq, CreateError> {
+        self.make_cq(nic, Some(channel), depth, vector)
     }
 
     /// Creates a completion queue with completion vector 0.
@@ -185,7 +234,9 @@ pub trait DataPath: Pollable + Send {
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,
         caps: Caps,
-    ) -> Result<Self::Qp, CreateError>;
+    ) -> Result<Self::Qp, CreateError> {
+        self.make_qp(attaching, pd, [send_cq, recv_cq], None, caps)
+    }
 
     /// Creates a QP on an id that takes its receives from a shared receive queue (`srq` of `struct ibv_qp_init_attr`).
     /// The receive capacities of `caps` have no meaning. Posting a receive to the QP fails with `EINVAL`.
@@ -202,16 +253,8 @@ pub trait DataPath: Pollable + Send {
         recv_cq: &Self::Cq,
         srq: &Self::Srq,
         caps: Caps,
-    ) -> Result<Self::Qp, CreateError>;
-
-    /// Detaches the QP from an id (rdma_destroy_qp(3)). If the handle of the QP exists, the QP enters its error state
-    /// and is destroyed with the handle. Otherwise it is destroyed now.
-    ///
-    /// Poll its CQs empty first, because remaining completions may be lost with the QP. After the destruction, its work
-    /// requests pin their memory until the CQs are polled empty.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
-    #[doc(alias("rdma_destroy_qp", "ibv_destroy_qp"))]
-    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno>;
+    ) -> Result<Self::Qp, CreateError> {
+        let caps = Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps };
+        self.make_qp(attaching, pd, [send_cq, recv_cq], Some(srq), caps)
+    }
 }

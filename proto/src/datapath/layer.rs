@@ -1,8 +1,6 @@
 //! The data path of a device layer: forwards to the inner device.
 
-use alloc::vec::Vec;
-
-use super::{Caps, CreateError, DataPath, DeviceAttrs, PortAttrs, PortGid};
+use super::{Caps, CreateError, DataPath};
 use crate::device::Pollable;
 use crate::device_layer::DeviceLayer;
 use crate::drive::Attaching;
@@ -34,65 +32,29 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner_mut().alloc_pd_on(nic)
     }
 
-    fn comp_vectors(&self, nic: &Self::Nic) -> u32 {
-        self.inner().comp_vectors(nic)
-    }
-
-    fn device_attrs(&self, nic: &Self::Nic) -> Result<DeviceAttrs, Errno> {
-        self.inner().device_attrs(nic)
-    }
-
-    fn port_attrs(&self, nic: &Self::Nic, port: u8) -> Result<PortAttrs, Errno> {
-        self.inner().port_attrs(nic, port)
-    }
-
-    fn gids(&self, nic: &Self::Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
-        self.inner().gids(nic, port)
-    }
-
-    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
-        self.inner_mut().path_mtu(id)
-    }
-
-    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError> {
-        self.inner_mut().create_cq_at(nic, depth, vector)
+    fn make_cq(
+        &mut self,
+        nic: &Self::Nic,
+        channel: Option<&Self::CompChannel>,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Self::Cq, CreateError> {
+        self.inner_mut().make_cq(nic, channel, depth, vector)
     }
 
     fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, CreateError> {
         self.inner_mut().create_comp_channel(nic)
     }
 
-    fn create_cq_with_channel(
-        &mut self,
-        nic: &Self::Nic,
-        channel: &Self::CompChannel,
-        depth: u32,
-        vector: u32,
-    ) -> Result<Self::Cq, CreateError> {
-        self.inner_mut().create_cq_with_channel(nic, channel, depth, vector)
-    }
-
-    fn create_qp(
+    fn make_qp(
         &mut self,
         attaching: Attaching<'_>,
         pd: &Self::Pd,
-        send_cq: &Self::Cq,
-        recv_cq: &Self::Cq,
+        cqs: [&Self::Cq; 2],
+        srq: Option<&Self::Srq>,
         caps: Caps,
     ) -> Result<Self::Qp, CreateError> {
-        self.inner_mut().create_qp(attaching, pd, send_cq, recv_cq, caps)
-    }
-
-    fn create_qp_with_srq(
-        &mut self,
-        attaching: Attaching<'_>,
-        pd: &Self::Pd,
-        send_cq: &Self::Cq,
-        recv_cq: &Self::Cq,
-        srq: &Self::Srq,
-        caps: Caps,
-    ) -> Result<Self::Qp, CreateError> {
-        self.inner_mut().create_qp_with_srq(attaching, pd, send_cq, recv_cq, srq, caps)
+        self.inner_mut().make_qp(attaching, pd, cqs, srq, caps)
     }
 
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {

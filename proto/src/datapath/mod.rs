@@ -6,7 +6,8 @@
 //!
 //! | trait | here | libibverbs |
 //! | --- | --- | --- |
-//! | device | [`DataPath`] | ibv_query_device(3), ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
+//! | data path of a device | [`DataPath`] | ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
+//! | device | [`RdmaDevice`] | ibv_query_device(3), ibv_query_port(3), ibv_query_gid_table(3) |
 //! | protection domain | [`ProtectionDomain`] | ibv_reg_mr(3), ibv_create_ah(3), ibv_alloc_mw(3) |
 //! | memory region | [`MemoryRegion`] | ibv_rereg_mr(3), ibv_dereg_mr(3) |
 //! | memory window | [`MemoryWindow`] | ibv_dealloc_mw(3) |
@@ -82,7 +83,7 @@ pub use completion_queue::{AsyncEventQueue, CompletionChannel, CompletionQueue};
 pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
-pub use device::DataPath;
+pub use device::{DataPath, RdmaDevice};
 pub use device_attrs::{Atomics, DeviceAttrs, GidKind, LinkLayer, Odp, OdpOps, PortAttrs, PortGid, PortState};
 #[cfg(feature = "std")]
 pub use drain::{Drain, DrainError, Draining};
@@ -109,7 +110,7 @@ pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 /// The traits of the data path, to bring their methods into scope.
 pub mod prelude {
     #[cfg(feature = "std")]
-    pub use super::{AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath};
+    pub use super::{AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath, RdmaDevice};
     pub use super::{Memory as _, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue};
     #[cfg(feature = "std")]
     pub use crate::device::Pollable as _;

@@ -22,7 +22,10 @@ fn without_a_wish_the_pd_and_the_cq_are_new_and_the_cq_fits() {
     let (mut drive, id) = bound();
     let QpParts { qp, pd, cq } = drive.qp(id).attach().unwrap();
     assert_eq!((qp.num(), pd.users(), cq.num()), (9, 0, 32));
-    assert_eq!(drive.device().0.log, [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 32, 0), Log::CreateQp(16)]);
+    assert_eq!(
+        drive.device().0.log,
+        [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, false, 32, 0), Log::CreateQp(None, 16, 16)]
+    );
     assert!(drive.core().id_info(id).unwrap().has_qp);
     assert_eq!(format!("{:?}", QpParts::<Layer> { qp, pd, cq }), "QpParts(QP 9)");
     let again = drive.qp(id).attach().unwrap_err();
@@ -52,7 +55,8 @@ fn each_wish_is_carried_out() {
     detach(&mut drive);
     let shared = drive.qp(id).pd(&first.pd).cq((&two.cq.1, &two.cq.0)).attach().unwrap();
     assert_eq!((shared.cq.0.num(), shared.cq.1.num()), (6, 5));
-    let none_new = [Log::DeviceOf, Log::CreateQp(16), Log::DestroyQp, Log::DeviceOf, Log::CreateQp(16)];
+    let none_new =
+        [Log::DeviceOf, Log::CreateQp(None, 16, 16), Log::DestroyQp, Log::DeviceOf, Log::CreateQp(None, 16, 16)];
     assert_eq!(drive.device().0.log, none_new);
 }
 

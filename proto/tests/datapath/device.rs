@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{
     self, Access, AhAttr, AsyncEvent, AsyncEventQueue, Attaching, Caps, Completion, CompletionChannel, CompletionQueue,
     CqRoom, CreateError, DataPath, DeviceAttrs, Memory, Pool, PortAttrs, PortGid, PortState, PostReason,
-    ProtectionDomain, QpState, Remote, SrqCaps, Unpolled,
+    ProtectionDomain, QpState, RdmaDevice, Remote, SrqCaps, Unpolled,
 };
 use cmid_proto::memory::{self, Buffer, PdState};
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, ErrorWith, IdKey, Outcome, Pollable, RawEvent};
@@ -19,12 +19,12 @@ use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, ErrorWith, I
 pub(crate) enum Log {
     DeviceOf,
     AllocPd(u32),
-    CreateCq(u32, u32, u32),
+    /// The device, whether with a channel, depth and vector.
+    CreateCq(u32, bool, u32, u32),
     AsyncEvents,
     CreateCompChannel,
-    CreateCqWithChannel(u32),
-    CreateQp(u32),
-    CreateQpWithSrq(u32),
+    /// The work requests of the SRQ and of the QP.
+    CreateQp(Option<u32>, u32, u32),
     DestroyQp,
 }
 
@@ -34,6 +34,8 @@ pub(crate) struct Paths {
     pub(crate) fails: bool,
 }
 
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Nic(pub(crate) u32);
 #[derive(Clone, Debug)]
 pub(crate) struct Pd;
 #[derive(Debug)]
@@ -123,6 +125,30 @@ impl datapath::Piece for Piece {
     }
 }
 
+impl RdmaDevice for Nic {
+    fn port_num(&self) -> u8 {
+        1
+    }
+
+    fn comp_vectors(&self) -> u32 {
+        self.0 + 1
+    }
+
+    fn attrs(&self) -> Result<DeviceAttrs, Errno> {
+        Ok(DeviceAttrs::named(format!("test{}", self.0)))
+    }
+
+    fn port_attrs(&self, port: u8) -> Result<PortAttrs, Errno> {
+        let mut attrs = PortAttrs::in_state(PortState::ACTIVE);
+        attrs.active_mtu = 1024;
+        if port == 1 { Ok(attrs) } else { Err(Errno::EINVAL) }
+    }
+
+    fn gids(&self, _: u8) -> Result<Vec<PortGid>, Errno> {
+        Ok(Vec::new())
+    }
+}
+
 impl DataPath for Paths {
     type Pd = Pd;
     type Mr = Bytes;
@@ -133,74 +159,49 @@ impl DataPath for Paths {
     type Ah = u8;
     type Srq = Srq;
     type Piece = Piece;
-    type Nic = u32;
+    type Nic = Nic;
     type AsyncEvents = Events;
 
-    fn device_of(&mut self, _: IdKey) -> Result<u32, CreateError> {
+    fn device_of(&mut self, _: IdKey) -> Result<Nic, CreateError> {
         self.log.push(Log::DeviceOf);
-        if self.fails { Err(Errno::ENODEV.into()) } else { Ok(3) }
+        if self.fails { Err(Errno::ENODEV.into()) } else { Ok(Nic(3)) }
     }
 
-    fn alloc_pd_on(&mut self, nic: &u32) -> Result<Pd, CreateError> {
-        self.log.push(Log::AllocPd(*nic));
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, CreateError> {
+        self.log.push(Log::AllocPd(nic.0));
         Ok(Pd)
     }
 
-    fn comp_vectors(&self, nic: &u32) -> u32 {
-        nic + 1
-    }
-
-    fn device_attrs(&self, nic: &u32) -> Result<DeviceAttrs, Errno> {
-        Ok(DeviceAttrs::named(format!("test{nic}")))
-    }
-
-    fn port_attrs(&self, _: &u32, port: u8) -> Result<PortAttrs, Errno> {
-        if port == 1 { Ok(PortAttrs::in_state(PortState::ACTIVE)) } else { Err(Errno::EINVAL) }
-    }
-
-    fn gids(&self, _: &u32, _: u8) -> Result<Vec<PortGid>, Errno> {
-        Ok(Vec::new())
-    }
-
-    fn path_mtu(&mut self, _: IdKey) -> Result<u32, CreateError> {
-        Ok(1024)
-    }
-
-    fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, CreateError> {
-        self.log.push(Log::CreateCq(*nic, depth, vector));
+    fn make_cq(
+        &mut self,
+        nic: &Nic,
+        channel: Option<&CompChannel>,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Cq, CreateError> {
+        self.log.push(Log::CreateCq(nic.0, channel.is_some(), depth, vector));
         Ok(Cq::new(depth, Vec::new()))
     }
 
-    fn create_comp_channel(&mut self, _: &u32) -> Result<CompChannel, CreateError> {
+    fn create_comp_channel(&mut self, _: &Nic) -> Result<CompChannel, CreateError> {
         self.log.push(Log::CreateCompChannel);
         Ok(CompChannel)
     }
 
-    fn create_cq_with_channel(&mut self, _: &u32, _: &CompChannel, depth: u32, _: u32) -> Result<Cq, CreateError> {
-        self.log.push(Log::CreateCqWithChannel(depth));
-        Ok(Cq::new(depth, Vec::new()))
-    }
-
-    fn async_events(&mut self, _: &u32) -> Result<Events, CreateError> {
+    fn async_events(&mut self, _: &Nic) -> Result<Events, CreateError> {
         self.log.push(Log::AsyncEvents);
         Ok(Events)
     }
 
-    fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, CreateError> {
-        self.log.push(Log::CreateQp(caps.max_send_wr));
-        Ok(Qp::default())
-    }
-
-    fn create_qp_with_srq(
+    fn make_qp(
         &mut self,
         _: Attaching<'_>,
         _: &Pd,
-        _: &Cq,
-        _: &Cq,
-        srq: &Srq,
-        _: Caps,
+        _: [&Cq; 2],
+        srq: Option<&Srq>,
+        caps: Caps,
     ) -> Result<Qp, CreateError> {
-        self.log.push(Log::CreateQpWithSrq(srq.0.max_wr));
+        self.log.push(Log::CreateQp(srq.map(|srq| srq.0.max_wr), caps.max_send_wr, caps.max_recv_wr));
         Ok(Qp::default())
     }
 

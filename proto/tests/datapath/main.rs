@@ -14,11 +14,11 @@ mod queues;
 
 use cmid_proto::datapath::{
     Access, BatchError, Caps, Completion, CompletionQueue, DataPath, Length, MemoryRegion, PostCall, PostError,
-    PostReason, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, SrqCaps, To,
+    PostReason, ProtectionDomain, QpState, QueuePair, RdmaDevice, Remote, SendFlags, SendOp, SendWr, Sge, SrqCaps, To,
 };
 use cmid_proto::{Acks, Drive, Errno, IdKey, Limits, PortSpace, Transport};
 
-use crate::device::{Bytes, Layer, Log, Paths};
+use crate::device::{Bytes, Layer, Log, Nic, Paths};
 
 fn id() -> IdKey {
     IdKey::from_parts(0, 1, 1).unwrap()
@@ -29,7 +29,7 @@ fn a_pd_and_a_cq_of_an_id_are_of_its_device() {
     let mut device = Paths::default();
     assert_eq!(device.alloc_pd(id()).map(|pd| pd.users()), Ok(0));
     assert_eq!(device.create_cq(id(), 7).map(|cq| cq.num()), Ok(7));
-    assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, 7, 0)]);
+    assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, false, 7, 0)]);
     device.fails = true;
     assert_eq!(device.alloc_pd(id()).map(drop), Err(Errno::ENODEV.into()));
     assert_eq!(device.create_cq(id(), 7).map(drop), Err(Errno::ENODEV.into()));
@@ -43,11 +43,11 @@ fn a_layer_has_the_data_path_of_its_device() {
     drive.bind(id, "10.0.0.1:1".parse().unwrap()).unwrap();
     let made = drive.attach_qp(id, |layer, attaching| {
         let nic = layer.device_of(attaching.id())?;
-        assert_eq!(nic, 3);
+        assert_eq!(nic, Nic(3));
         let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, 5, 2)?);
-        assert_eq!(layer.comp_vectors(&nic), 4);
-        assert_eq!(layer.device_attrs(&nic).map(|attrs| attrs.name), Ok("test3".into()));
-        assert_eq!((layer.port_attrs(&nic, 2).map(drop), layer.gids(&nic, 1)), (Err(Errno::EINVAL), Ok(Vec::new())));
+        assert_eq!(nic.comp_vectors(), 4);
+        assert_eq!(nic.attrs().map(|attrs| attrs.name), Ok("test3".into()));
+        assert_eq!((nic.port_attrs(2).map(drop), nic.gids(1)), (Err(Errno::EINVAL), Ok(Vec::new())));
         assert_eq!(layer.path_mtu(attaching.id()), Ok(1024));
         layer.async_events(&nic)?;
         layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())
@@ -58,20 +58,21 @@ fn a_layer_has_the_data_path_of_its_device() {
     let mut log = vec![
         Log::DeviceOf,
         Log::AllocPd(3),
-        Log::CreateCq(3, 5, 2),
+        Log::CreateCq(3, false, 5, 2),
+        Log::DeviceOf,
         Log::AsyncEvents,
-        Log::CreateQp(16),
+        Log::CreateQp(None, 16, 16),
         Log::DestroyQp,
     ];
     assert_eq!(drive.device().0.log, log);
     let made = drive.attach_qp(id, |layer, attaching| {
-        let (pd, channel) = (layer.alloc_pd_on(&3)?, layer.create_comp_channel(&3)?);
-        let cq = layer.create_cq_with_channel(&3, &channel, 5, 0)?;
+        let (pd, channel) = (layer.alloc_pd_on(&Nic(3))?, layer.create_comp_channel(&Nic(3))?);
+        let cq = layer.create_cq_with_channel(&Nic(3), &channel, 5, 0)?;
         let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 })?;
         layer.create_qp_with_srq(attaching, &pd, &cq, &cq, &srq, Caps::default())
     });
     assert_eq!(made.unwrap().num(), 9);
-    log.extend([Log::AllocPd(3), Log::CreateCompChannel, Log::CreateCqWithChannel(5), Log::CreateQpWithSrq(8)]);
+    log.extend([Log::AllocPd(3), Log::CreateCompChannel, Log::CreateCq(3, true, 5, 0), Log::CreateQp(Some(8), 16, 0)]);
     assert_eq!(drive.device().0.log, log);
 }
 

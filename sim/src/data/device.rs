@@ -3,6 +3,7 @@
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, DeviceAttrs, OfDevice, PortAttrs, PortGid,
+    RdmaDevice,
 };
 use cmid_proto::{Ece, Errno, IdKey, PortSpace, Service};
 
@@ -39,9 +40,7 @@ impl Nic {
     fn on_device<T>(&self, action: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
         self.fabric.with(|world| if world.lives(self.device) { action(world) } else { Err(Errno::ENODEV) })
     }
-}
 
-impl Nic {
     fn create_cq(&self, notices: Notices, depth: u32, vector: u32) -> Result<Cq, CreateReason> {
         if let Some(reason) = self.fabric.with(|world| world.maxima(self.device.host)).cq(depth, vector) {
             return Err(reason);
@@ -52,6 +51,30 @@ impl Nic {
             Ok(world.queues.add_cq(depth, entries_each, notices.clone()))
         })?;
         Ok(Cq { fabric: self.fabric.clone(), device: self.device, no, notices })
+    }
+}
+
+impl RdmaDevice for Nic {
+    fn port_num(&self) -> u8 {
+        PORT
+    }
+
+    /// All devices have the same number.
+    fn comp_vectors(&self) -> u32 {
+        COMP_VECTORS
+    }
+
+    /// Those of soft-RoCE or soft-iWARP.
+    fn attrs(&self) -> Result<DeviceAttrs, Errno> {
+        self.on_device(|world| Ok(world.device_attrs(self.device)))
+    }
+
+    fn port_attrs(&self, port: u8) -> Result<PortAttrs, Errno> {
+        self.on_device(|world| world.port_attrs(self.device.host, port))
+    }
+
+    fn gids(&self, port: u8) -> Result<Vec<PortGid>, Errno> {
+        self.on_device(|world| world.gids(self.device, port))
     }
 }
 
@@ -100,33 +123,22 @@ impl DataPath for SimDevice {
         Ok(Pd { fabric: nic.fabric.clone(), device: nic.device, no })
     }
 
-    /// All devices have the same number.
-    fn comp_vectors(&self, _: &Nic) -> u32 {
-        COMP_VECTORS
-    }
-
-    /// Those of soft-RoCE or soft-iWARP.
-    fn device_attrs(&self, nic: &Nic) -> Result<DeviceAttrs, Errno> {
-        nic.on_device(|world| Ok(world.device_attrs(nic.device)))
-    }
-
-    fn port_attrs(&self, nic: &Nic, port: u8) -> Result<PortAttrs, Errno> {
-        nic.on_device(|world| world.port_attrs(nic.device.host, port))
-    }
-
-    fn gids(&self, nic: &Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
-        nic.on_device(|world| world.gids(nic.device, port))
-    }
-
-    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
-        let nic = self.device_of(id)?;
-        Ok(self.port_attrs(&nic, PORT)?.active_mtu)
-    }
-
     /// The vector has no effect.
-    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, CreateError> {
-        let made = Notices::of_one_cq().map_err(CreateReason::from);
-        made.and_then(|notices| nic.create_cq(notices, depth, vector)).map_err(CreateCall::CreateCq.failed())
+    fn make_cq(
+        &mut self,
+        nic: &Nic,
+        channel: Option<&CompChannel>,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Cq, CreateError> {
+        let notices = match channel {
+            None => Notices::of_one_cq().map_err(CreateReason::from),
+            Some(channel) => {
+                let of = (OfDevice::CompChannel, &channel.fabric, channel.device);
+                of_device(&[of], &nic.fabric, nic.device).map(|()| channel.notices.clone())
+            }
+        };
+        notices.and_then(|notices| nic.create_cq(notices, depth, vector)).map_err(CreateCall::CreateCq.failed())
     }
 
     fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, CreateError> {
@@ -135,61 +147,11 @@ impl DataPath for SimDevice {
         made.map_err(CreateCall::CreateCompChannel.failed())
     }
 
-    fn create_cq_with_channel(
-        &mut self,
-        nic: &Nic,
-        channel: &CompChannel,
-        depth: u32,
-        vector: u32,
-    ) -> Result<Cq, CreateError> {
-        let of = (OfDevice::CompChannel, &channel.fabric, channel.device);
-        let made = of_device(&[of], &nic.fabric, nic.device);
-        made.and_then(|()| nic.create_cq(channel.notices.clone(), depth, vector)).map_err(CreateCall::CreateCq.failed())
-    }
-
     /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.
     ///
     /// # Errors
     /// [`CreateReason::TooLarge`] for more than 32 ranges or 512 inline bytes. `EINVAL` if the connection was refused, and
     /// for a listener for connections.
-    fn create_qp(
-        &mut self,
-        attaching: Attaching<'_>,
-        pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
-        caps: Caps,
-    ) -> Result<Qp, CreateError> {
-        self.make_qp(attaching, pd, [send_cq, recv_cq], None, caps)
-    }
-
-    fn create_qp_with_srq(
-        &mut self,
-        attaching: Attaching<'_>,
-        pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
-        srq: &Srq,
-        caps: Caps,
-    ) -> Result<Qp, CreateError> {
-        self.make_qp(attaching, pd, [send_cq, recv_cq], Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps })
-    }
-
-    /// While its handle exists, the QP is in its error state, which flushes what is posted. With the handle it is
-    /// destroyed: the remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as
-    /// with soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
-    /// through the QP ([`Mw`]), it is destroyed with the window.
-    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-        let no = self.id_no(id)?;
-        self.fabric().with(|world| {
-            let qp = world.id(no)?.qp.take().ok_or(Errno::EINVAL)?;
-            world.detach_qp(qp);
-            Ok(())
-        })
-    }
-}
-
-impl SimDevice {
     fn make_qp(
         &mut self,
         attaching: Attaching<'_>,
@@ -253,6 +215,21 @@ impl SimDevice {
         Ok(Qp::new(self.fabric().clone(), no, caps))
     }
 
+    /// While its handle exists, the QP is in its error state, which flushes what is posted. With the handle it is
+    /// destroyed: the remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as
+    /// with soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
+    /// through the QP ([`Mw`]), it is destroyed with the window.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        let no = self.id_no(id)?;
+        self.fabric().with(|world| {
+            let qp = world.id(no)?.qp.take().ok_or(Errno::EINVAL)?;
+            world.detach_qp(qp);
+            Ok(())
+        })
+    }
+}
+
+impl SimDevice {
     fn on_device<T>(
         &self,
         id: IdKey,

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{DeviceAttrs, PortAttrs, PortGid};
+use cmid_proto::datapath::{DeviceAttrs, PortAttrs, PortGid, RdmaDevice};
 
 use crate::data::Context;
 use crate::raw;
@@ -26,12 +26,6 @@ impl Nic {
         Arc::clone(&self.context)
     }
 
-    /// Returns the port that the id was on, counted from 1; 0 if the id had no port.
-    #[must_use]
-    pub fn port_num(&self) -> u8 {
-        self.port_num
-    }
-
     /// Returns the name of the device, such as `mlx5_0` (ibv_get_device_name(3)).
     #[must_use]
     pub fn name(&self) -> &str {
@@ -39,28 +33,25 @@ impl Nic {
     }
 }
 
-impl Nic {
-    /// Returns what the device can do (ibv_query_device(3)).
-    ///
-    /// # Errors
-    /// The errno of the device: `EIO` after it is removed.
-    pub fn attrs(&self) -> Result<DeviceAttrs, Errno> {
+impl RdmaDevice for Nic {
+    fn port_num(&self) -> u8 {
+        self.port_num
+    }
+
+    fn comp_vectors(&self) -> u32 {
+        self.context.comp_vectors()
+    }
+
+    fn attrs(&self) -> Result<DeviceAttrs, Errno> {
         self.context.attrs()
     }
 
-    /// Returns what a port is now (ibv_query_port(3)).
-    ///
-    /// # Errors
-    /// `EINVAL` for a port that the device does not have; otherwise as [`Nic::attrs`].
-    pub fn port_attrs(&self, port: u8) -> Result<PortAttrs, Errno> {
+    fn port_attrs(&self, port: u8) -> Result<PortAttrs, Errno> {
         self.context.port_attrs(port)
     }
 
-    /// Returns the GIDs of a port (ibv_query_gid_table(3), or sysfs where libibverbs is older).
-    ///
-    /// # Errors
-    /// As [`Nic::port_attrs`].
-    pub fn gids(&self, port: u8) -> Result<Vec<PortGid>, Errno> {
+    /// Reads sysfs where libibverbs is too old for ibv_query_gid_table(3).
+    fn gids(&self, port: u8) -> Result<Vec<PortGid>, Errno> {
         self.context.gids(port)
     }
 }

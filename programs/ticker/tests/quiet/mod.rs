@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, CreateError, DataPath, DeviceAttrs, ModifyError, Part, Parts, PortAttrs,
-    PortGid, PostError, QpAttrs, QpState, SendWr, Sge, Unpolled, Unposted, UnpostedBatch, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, ModifyError, Part, Parts, PostError, QpAttrs, QpState,
+    SendWr, Sge, Unpolled, Unposted, UnpostedBatch, prelude::*,
 };
 use cmid_epoll::proto::datapath::{Attaching, CqRoom};
 use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
@@ -106,69 +106,33 @@ impl DataPath for Quiet {
         self.0.alloc_pd_on(nic)
     }
 
-    fn comp_vectors(&self, nic: &sim::Nic) -> u32 {
-        self.0.comp_vectors(nic)
-    }
-
-    fn device_attrs(&self, nic: &sim::Nic) -> Result<DeviceAttrs, Errno> {
-        self.0.device_attrs(nic)
-    }
-
-    fn port_attrs(&self, nic: &sim::Nic, port: u8) -> Result<PortAttrs, Errno> {
-        self.0.port_attrs(nic, port)
-    }
-
-    fn gids(&self, nic: &sim::Nic, port: u8) -> Result<Vec<PortGid>, Errno> {
-        self.0.gids(nic, port)
-    }
-
-    fn path_mtu(&mut self, id: IdKey) -> Result<u32, CreateError> {
-        self.0.path_mtu(id)
-    }
-
-    fn create_cq_at(&mut self, nic: &sim::Nic, depth: u32, vector: u32) -> Result<QuietCq, CreateError> {
-        self.0.create_cq_at(nic, depth, vector).map(QuietCq)
+    fn make_cq(
+        &mut self,
+        nic: &sim::Nic,
+        channel: Option<&sim::CompChannel>,
+        depth: u32,
+        vector: u32,
+    ) -> Result<QuietCq, CreateError> {
+        self.0.make_cq(nic, channel, depth, vector).map(QuietCq)
     }
 
     fn create_comp_channel(&mut self, nic: &sim::Nic) -> Result<sim::CompChannel, CreateError> {
         self.0.create_comp_channel(nic)
     }
 
-    fn create_cq_with_channel(
-        &mut self,
-        nic: &sim::Nic,
-        channel: &sim::CompChannel,
-        depth: u32,
-        vector: u32,
-    ) -> Result<QuietCq, CreateError> {
-        self.0.create_cq_with_channel(nic, channel, depth, vector).map(QuietCq)
-    }
-
     fn async_events(&mut self, nic: &sim::Nic) -> Result<sim::AsyncEvents, CreateError> {
         self.0.async_events(nic)
     }
 
-    fn create_qp(
+    fn make_qp(
         &mut self,
         attaching: Attaching<'_>,
         pd: &sim::Pd,
-        send_cq: &QuietCq,
-        recv_cq: &QuietCq,
+        [send_cq, recv_cq]: [&QuietCq; 2],
+        srq: Option<&sim::Srq>,
         caps: Caps,
     ) -> Result<QuietQp, CreateError> {
-        self.0.create_qp(attaching, pd, &send_cq.0, &recv_cq.0, caps).map(QuietQp)
-    }
-
-    fn create_qp_with_srq(
-        &mut self,
-        attaching: Attaching<'_>,
-        pd: &sim::Pd,
-        send_cq: &QuietCq,
-        recv_cq: &QuietCq,
-        srq: &sim::Srq,
-        caps: Caps,
-    ) -> Result<QuietQp, CreateError> {
-        self.0.create_qp_with_srq(attaching, pd, &send_cq.0, &recv_cq.0, srq, caps).map(QuietQp)
+        self.0.make_qp(attaching, pd, [&send_cq.0, &recv_cq.0], srq, caps).map(QuietQp)
     }
 
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {

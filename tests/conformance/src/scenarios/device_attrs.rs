@@ -7,7 +7,7 @@ use cmid_harness::fixture::{DeviceOf, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
     AhAttr, Atomics, Capacity, Caps, CreateError, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
-    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, SrqCaps, To, WcStatus,
+    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, RdmaDevice, SendWr, SrqCaps, To, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey, PortSpace};
@@ -22,7 +22,7 @@ const QKEY: u32 = 0x0123_4567;
 fn nic<L: Env>(b: &mut Fixture<'_, L>, id: IdKey) -> Check<(NicOf<L>, DeviceAttrs)> {
     let device = b.client.drive().device_mut();
     let nic = device.device_of(id)?;
-    let attrs = device.device_attrs(&nic)?;
+    let attrs = nic.attrs()?;
     Ok((nic, attrs))
 }
 
@@ -41,7 +41,7 @@ pub(super) fn a_device_tells_its_maxima_and_refuses_more<L: Env>(b: &mut Fixture
     let others = [attrs.max_qp, attrs.max_cq, attrs.max_mr, maxima.srq_wr, maxima.srq_sge];
     ensure(others.iter().all(|max| *max > 0) && attrs.max_mr_size > 1 << 30, || format!("{attrs:?}"))?;
     let device = b.client.drive().device_mut();
-    same("its completion vectors", device.comp_vectors(&nic), maxima.comp_vectors)?;
+    same("its completion vectors", nic.comp_vectors(), maxima.comp_vectors)?;
     let reason = |capacity, max| CreateReason::TooLarge { capacity, asked: max + 1, max };
     let refused = |made: Result<(), CreateError>| made.map_err(|error| error.reason());
     let deeper = refused(device.create_cq_on(&nic, maxima.cqe + 1).map(drop));
@@ -91,18 +91,18 @@ pub(super) fn a_port_tells_its_mtu_and_its_gids<L: Env>(b: &mut Fixture<'_, L>) 
     let ip = b.net().client;
     let (nic, attrs) = nic(b, id)?;
     let device = b.client.drive().device_mut();
-    let port = device.port_attrs(&nic, attrs.ports)?;
+    let port = nic.port_attrs(attrs.ports)?;
     same("its state and link", (port.state, port.link_layer, port.lid), (PortState::ACTIVE, LinkLayer::Ethernet, 0))?;
     ensure((256..=port.max_mtu).contains(&port.active_mtu), || format!("{port:?}"))?;
     same("its width and speed", (port.width, port.lane_speed), (1, 2500))?;
     same("the MTU of the path", device.path_mtu(id)?, port.active_mtu)?;
-    let gids = device.gids(&nic, attrs.ports)?;
+    let gids = nic.gids(attrs.ports)?;
     ensure(gids.len() <= port.gid_table_len as usize, || format!("{} GIDs of {port:?}", gids.len()))?;
     let own = gids.iter().find(|gid| gid.ip() == ip);
     ensure(own.is_some_and(|gid| gid.kind == GidKind::RoceV2 && gid.net_device.is_some()), || format!("{gids:?}"))?;
     for missing in [0, attrs.ports + 1] {
-        same("no such port", device.port_attrs(&nic, missing).map(drop), Err(Errno::EINVAL))?;
-        same("GIDs of no port", device.gids(&nic, missing).map(drop), Err(Errno::EINVAL))?;
+        same("no such port", nic.port_attrs(missing).map(drop), Err(Errno::EINVAL))?;
+        same("GIDs of no port", nic.gids(missing).map(drop), Err(Errno::EINVAL))?;
     }
     b.destroy(Side::Client, id)
 }
@@ -116,7 +116,7 @@ pub(super) fn a_datagram_that_is_too_long_for_the_path_is_refused<L: Env>(b: &mu
     let nic = device.device_of(id)?;
     // A path to the own device.
     let ip: IpAddr = b.net().client;
-    let gids = b.client.drive().device_mut().gids(&nic, 1)?;
+    let gids = nic.gids(1)?;
     let own = gids.into_iter().find(|gid| gid.ip() == ip);
     let own = own.ok_or_else(|| cmid_harness::Failure("no GID of the address".into()))?;
     let sgid_index = u8::try_from(own.index).map_err(|_| Errno::EINVAL)?;

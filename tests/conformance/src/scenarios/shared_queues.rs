@@ -7,7 +7,7 @@ use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{CqOf, DeviceOf, End, EndOf, MrOf, PdOf, SOON, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
-    CompletionChannel, CompletionQueue, CreateReason, DataPath, MemoryRegion, QueuePair, SendWr, WcOpcode, WcStatus,
+    CompletionChannel, CompletionQueue, CreateReason, DataPath, MemoryRegion, QueuePair, RdmaDevice, SendWr, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey};
@@ -85,7 +85,7 @@ pub(super) fn a_channel_reports_which_cq_has_completions<L: Env>(b: &mut Fixture
     let channel = {
         let device = b.client.drive().device_mut();
         let nic = device.device_of(id)?;
-        let (channel, vectors) = (device.create_comp_channel(&nic)?, device.comp_vectors(&nic));
+        let (channel, vectors) = (device.create_comp_channel(&nic)?, nic.comp_vectors());
         let made = device.create_cq_with_channel(&nic, &channel, 4, vectors);
         let reason = CreateReason::NoVector { vector: vectors, vectors };
         same("a vector too many", made.map(drop).map_err(|error| error.reason()), Err(reason))?;

@@ -2,7 +2,7 @@
 
 use cmid_proto::datapath::{
     Attaching, Capacity, Caps, CompletionQueue, CreateCall, CreateError, CreateReason, DataPath, OfDevice,
-    ProtectionDomain, SrqCaps,
+    ProtectionDomain, RdmaDevice, SrqCaps,
 };
 use cmid_verbs::Backend;
 
@@ -54,7 +54,7 @@ pub(crate) fn capacities() {
     let reason = |made: Result<(), CreateError>| made.expect_err("it fails").reason();
     assert_eq!(reason(side.device.create_cq(id, 0).map(drop)), CreateReason::Zero(Capacity::Depth));
     let nic = side.device.device_of(id).expect("device_of");
-    let vectors = side.device.comp_vectors(&nic);
+    let vectors = nic.comp_vectors();
     let made = side.device.create_cq_at(&nic, 4, vectors).map(drop);
     assert_eq!(reason(made), CreateReason::NoVector { vector: vectors, vectors });
 
