@@ -70,9 +70,12 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         id: IdKey,
         create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<Q, Error> {
-        self.attach(id, create, |drive, error| {
-            drive.data_failure("create_qp", id, error.errno(), FailureCause::of_creation(error))
-        })
+        self.attach(id, create, |drive, error| drive.creation_failure(id, error))
+    }
+
+    /// The error of [`Drive::attach_qp`] for an error of its closure.
+    pub(crate) fn creation_failure(&self, id: IdKey, error: CreateError) -> Error {
+        self.data_failure("create_qp", id, error.errno(), FailureCause::of_creation(error))
     }
 
     /// As [`Drive::attach_qp`], with any error of the closure, which is returned unchanged. The error of a refused request

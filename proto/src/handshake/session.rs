@@ -402,19 +402,12 @@ fn attach_qp<D: Device, P: Poller<D>, O: Observer, Q, E: Into<BoxError>>(
     id: IdKey,
     attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, E>,
 ) -> Result<Q, BoxError> {
-    let mut own = None;
-    let made = drive.attach_qp(id, |device, attaching| {
-        attach(device, attaching).map_err(|error| {
-            of_creation(error.into()).unwrap_or_else(|error| {
-                own = Some(error);
-                Errno::EIO.into()
-            })
-        })
-    });
-    made.map_err(|error| own.unwrap_or_else(|| error.into()))
-}
-
-/// The error of a creation, or another one.
-fn of_creation(error: BoxError) -> Result<CreateError, BoxError> {
-    error.downcast::<CreateError>().map(|error| *error).or_else(|error| Ok((*error.downcast::<Errno>()?).into()))
+    let made = drive.try_attach_qp(id, |device, attaching| attach(device, attaching).map_err(E::into));
+    made.map_err(|error: BoxError| {
+        let creation = error.downcast::<CreateError>().map(|error| *error);
+        match creation.or_else(|error| error.downcast::<Errno>().map(|errno| (*errno).into())) {
+            Ok(error) => drive.creation_failure(id, error).into(),
+            Err(other) => other,
+        }
+    })
 }
