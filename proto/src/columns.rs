@@ -1,6 +1,6 @@
 //! Defines enums with a list of their variants, so that the compiler checks the size of tables over them.
 
-/// Declares a field-less enum with `COUNT`, `ALL`, `name()` and `index()`.
+/// Declares a field-less enum with `COUNT`, `ALL`, `name()`, `index()` and `Display`.
 ///
 /// Tables are arrays of length `COUNT`: a new variant does not compile until every table has a cell for it.
 macro_rules! columns {
@@ -13,18 +13,18 @@ macro_rules! columns {
         pub enum $name { $( $(#[$inner])* $variant ),+ }
 
         impl $name {
-            /// Every variant, in the order of the tables.
+            /// Every variant, in order.
             pub const ALL: [$name; $name::COUNT] = [ $( $name::$variant ),+ ];
-            /// The number of variants: the width of every table over them.
+            /// The number of variants, and the width of every table over them.
             pub const COUNT: usize = [ $( $text ),+ ].len();
 
-            /// The name in messages, diagrams and tables.
+            /// The name in messages.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $( $name::$variant => $text ),+ }
             }
 
-            /// The position in `ALL` and in every table.
+            /// The position in `ALL`, and in every table over them.
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::{ModifyError, PostError};
+use crate::columns::columns;
 use crate::datapath::Overrun;
 use crate::errno::Errno;
 use crate::memory;
@@ -47,52 +48,36 @@ impl CreateError {
     }
 }
 
-/// A call that creates an object of the data path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CreateCall {
-    /// [`DataPath::device_of`](super::DataPath::device_of).
-    DeviceOf,
-    /// [`DataPath::alloc_pd`](super::DataPath::alloc_pd).
-    AllocPd,
-    /// [`DataPath::create_comp_channel`](super::DataPath::create_comp_channel).
-    CreateCompChannel,
-    /// [`DataPath::create_cq`](super::DataPath::create_cq) or one of its other forms.
-    CreateCq,
-    /// [`DataPath::create_qp`](super::DataPath::create_qp) or `create_qp_with_srq`.
-    CreateQp,
-    /// [`ProtectionDomain::create_srq`](super::ProtectionDomain::create_srq).
-    CreateSrq,
-    /// [`ProtectionDomain::alloc_mw`](super::ProtectionDomain::alloc_mw).
-    AllocMw,
-    /// [`ProtectionDomain::create_ah`](super::ProtectionDomain::create_ah) or `create_ah_from`.
-    CreateAh,
-    /// [`DataPath::async_events`](super::DataPath::async_events).
-    AsyncEvents,
-    /// [`CompletionQueue::resize`](super::CompletionQueue::resize), which creates the queue anew.
-    ResizeCq,
+columns! {
+    /// A call that creates an object of the data path.
+    pub enum CreateCall {
+        /// [`DataPath::device_of`](super::DataPath::device_of).
+        DeviceOf = "device_of",
+        /// [`DataPath::alloc_pd`](super::DataPath::alloc_pd).
+        AllocPd = "alloc_pd",
+        /// [`DataPath::create_comp_channel`](super::DataPath::create_comp_channel).
+        CreateCompChannel = "create_comp_channel",
+        /// [`DataPath::create_cq`](super::DataPath::create_cq) or one of its other forms.
+        CreateCq = "create_cq",
+        /// [`DataPath::create_qp`](super::DataPath::create_qp) or `create_qp_with_srq`.
+        CreateQp = "create_qp",
+        /// [`ProtectionDomain::create_srq`](super::ProtectionDomain::create_srq).
+        CreateSrq = "create_srq",
+        /// [`ProtectionDomain::alloc_mw`](super::ProtectionDomain::alloc_mw).
+        AllocMw = "alloc_mw",
+        /// [`ProtectionDomain::create_ah`](super::ProtectionDomain::create_ah) or `create_ah_from`.
+        CreateAh = "create_ah",
+        /// [`DataPath::async_events`](super::DataPath::async_events).
+        AsyncEvents = "async_events",
+        /// [`CompletionQueue::resize`](super::CompletionQueue::resize), which creates the queue anew.
+        ResizeCq = "resize",
+    }
 }
 
 impl CreateCall {
     /// Returns a conversion of the reason or errno of this call, for `map_err`.
     pub fn failed<R: Into<CreateReason>>(self) -> impl Fn(R) -> CreateError {
         move |reason| CreateError::new(self, reason.into())
-    }
-}
-
-impl fmt::Display for CreateCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CreateCall::DeviceOf => "device_of",
-            CreateCall::AllocPd => "alloc_pd",
-            CreateCall::CreateCompChannel => "create_comp_channel",
-            CreateCall::CreateCq => "create_cq",
-            CreateCall::CreateQp => "create_qp",
-            CreateCall::CreateSrq => "create_srq",
-            CreateCall::AllocMw => "alloc_mw",
-            CreateCall::CreateAh => "create_ah",
-            CreateCall::AsyncEvents => "async_events",
-            CreateCall::ResizeCq => "resize",
-        })
     }
 }
 
@@ -206,66 +191,41 @@ impl CreateReason {
     }
 }
 
-/// A capacity of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Capacity {
-    /// [`Caps::max_send_wr`](super::Caps::max_send_wr).
-    MaxSendWr,
-    /// [`Caps::max_recv_wr`](super::Caps::max_recv_wr).
-    MaxRecvWr,
-    /// [`Caps::max_send_sge`](super::Caps::max_send_sge).
-    MaxSendSge,
-    /// [`Caps::max_recv_sge`](super::Caps::max_recv_sge).
-    MaxRecvSge,
-    /// [`Caps::max_inline`](super::Caps::max_inline).
-    MaxInline,
-    /// The depth of a CQ.
-    Depth,
-    /// [`SrqCaps::max_wr`](super::SrqCaps::max_wr).
-    SrqMaxWr,
-    /// [`SrqCaps::max_sge`](super::SrqCaps::max_sge).
-    SrqMaxSge,
-}
-
-impl fmt::Display for Capacity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Capacity::MaxSendWr => "max_send_wr",
-            Capacity::MaxRecvWr => "max_recv_wr",
-            Capacity::MaxSendSge => "max_send_sge",
-            Capacity::MaxRecvSge => "max_recv_sge",
-            Capacity::MaxInline => "max_inline",
-            Capacity::Depth => "depth",
-            Capacity::SrqMaxWr => "max_wr",
-            Capacity::SrqMaxSge => "max_sge",
-        })
+columns! {
+    /// A capacity of a queue.
+    pub enum Capacity {
+        /// [`Caps::max_send_wr`](super::Caps::max_send_wr).
+        MaxSendWr = "max_send_wr",
+        /// [`Caps::max_recv_wr`](super::Caps::max_recv_wr).
+        MaxRecvWr = "max_recv_wr",
+        /// [`Caps::max_send_sge`](super::Caps::max_send_sge).
+        MaxSendSge = "max_send_sge",
+        /// [`Caps::max_recv_sge`](super::Caps::max_recv_sge).
+        MaxRecvSge = "max_recv_sge",
+        /// [`Caps::max_inline`](super::Caps::max_inline).
+        MaxInline = "max_inline",
+        /// The depth of a CQ.
+        Depth = "depth",
+        /// [`SrqCaps::max_wr`](super::SrqCaps::max_wr).
+        SrqMaxWr = "max_wr",
+        /// [`SrqCaps::max_sge`](super::SrqCaps::max_sge).
+        SrqMaxSge = "max_sge",
     }
 }
 
-/// An object of a device that a creation names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OfDevice {
-    /// A protection domain.
-    Pd,
-    /// The CQ of the send queue.
-    SendCq,
-    /// The CQ of the receive queue.
-    RecvCq,
-    /// A shared receive queue.
-    Srq,
-    /// A completion channel.
-    CompChannel,
-}
-
-impl fmt::Display for OfDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OfDevice::Pd => "the PD",
-            OfDevice::SendCq => "the CQ of sends",
-            OfDevice::RecvCq => "the CQ of receives",
-            OfDevice::Srq => "the SRQ",
-            OfDevice::CompChannel => "the completion channel",
-        })
+columns! {
+    /// An object of a device that a creation names.
+    pub enum OfDevice {
+        /// A protection domain.
+        Pd = "the PD",
+        /// The CQ of the send queue.
+        SendCq = "the CQ of sends",
+        /// The CQ of the receive queue.
+        RecvCq = "the CQ of receives",
+        /// A shared receive queue.
+        Srq = "the SRQ",
+        /// A completion channel.
+        CompChannel = "the completion channel",
     }
 }
 

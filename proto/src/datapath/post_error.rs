@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::{Access, QpState};
+use crate::columns::columns;
 use crate::errno::Errno;
 use crate::transport::Transport;
 use crate::words::{converts, debug_in_words};
@@ -30,13 +31,7 @@ impl PostError {
     /// Returns the call.
     #[must_use]
     pub const fn call(&self) -> PostCall {
-        match self.queue >> 24 {
-            0 => PostCall::Send,
-            1 => PostCall::Recv,
-            2 => PostCall::Bind,
-            3 => PostCall::Invalidate,
-            _ => PostCall::SrqRecv,
-        }
+        PostCall::ALL[(self.queue >> 24) as usize]
     }
 
     /// Returns the number of the QP or SRQ; of an SRQ's number the lower 24 bits.
@@ -58,20 +53,21 @@ impl PostError {
     }
 }
 
-/// A call that posts a work request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum PostCall {
-    /// [`QueuePair::post_send`](super::QueuePair::post_send) or `post_sends`.
-    Send,
-    /// [`QueuePair::post_recv`](super::QueuePair::post_recv) or `post_recvs`.
-    Recv,
-    /// [`QueuePair::post_bind`](super::QueuePair::post_bind).
-    Bind,
-    /// [`QueuePair::post_invalidate`](super::QueuePair::post_invalidate).
-    Invalidate,
-    /// [`SharedReceiveQueue::post_recv`](super::SharedReceiveQueue::post_recv) or `post_recvs`.
-    SrqRecv,
+columns! {
+    /// A call that posts a work request.
+    #[repr(u8)]
+    pub enum PostCall {
+        /// [`QueuePair::post_send`](super::QueuePair::post_send) or `post_sends`.
+        Send = "post_send",
+        /// [`QueuePair::post_recv`](super::QueuePair::post_recv) or `post_recvs`.
+        Recv = "post_recv",
+        /// [`QueuePair::post_bind`](super::QueuePair::post_bind).
+        Bind = "post_bind",
+        /// [`QueuePair::post_invalidate`](super::QueuePair::post_invalidate).
+        Invalidate = "post_invalidate",
+        /// [`SharedReceiveQueue::post_recv`](super::SharedReceiveQueue::post_recv) or `post_recvs`.
+        SrqRecv = "post_recv",
+    }
 }
 
 impl PostCall {
@@ -81,17 +77,6 @@ impl PostCall {
             PostCall::Send | PostCall::Recv | PostCall::Bind | PostCall::Invalidate => "QP",
             PostCall::SrqRecv => "SRQ",
         }
-    }
-}
-
-impl fmt::Display for PostCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PostCall::Send => "post_send",
-            PostCall::Recv | PostCall::SrqRecv => "post_recv",
-            PostCall::Bind => "post_bind",
-            PostCall::Invalidate => "post_invalidate",
-        })
     }
 }
 
@@ -244,24 +229,15 @@ impl PostReason {
     }
 }
 
-/// An object of a PD that a work request names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OfPd {
-    /// A memory region.
-    Mr,
-    /// An address handle.
-    Ah,
-    /// A memory window.
-    Mw,
-}
-
-impl fmt::Display for OfPd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OfPd::Mr => "the MR",
-            OfPd::Ah => "the address handle",
-            OfPd::Mw => "the window",
-        })
+columns! {
+    /// An object of a PD that a work request names.
+    pub enum OfPd {
+        /// A memory region.
+        Mr = "the MR",
+        /// An address handle.
+        Ah = "the address handle",
+        /// A memory window.
+        Mw = "the window",
     }
 }
 

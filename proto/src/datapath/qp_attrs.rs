@@ -1,9 +1,9 @@
 //! The attributes of a connected QP that a program may choose: how long it waits, and how often it repeats.
 
-use core::fmt;
 use core::time::Duration;
 
 use super::QpState;
+use crate::columns::columns;
 use crate::errno::Errno;
 use crate::transport::Transport;
 use crate::words::debug_in_words;
@@ -146,27 +146,17 @@ impl AckTimeout {
     }
 }
 
-/// An attribute of [`QpAttrs`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QpAttr {
-    /// [`QpAttrs::min_rnr_timer`].
-    MinRnrTimer,
-    /// [`QpAttrs::timeout`].
-    Timeout,
-    /// [`QpAttrs::retry_count`].
-    RetryCount,
-    /// [`QpAttrs::rnr_retry`].
-    RnrRetry,
-}
-
-impl fmt::Display for QpAttr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            QpAttr::MinRnrTimer => "min_rnr_timer",
-            QpAttr::Timeout => "timeout",
-            QpAttr::RetryCount => "retry_count",
-            QpAttr::RnrRetry => "rnr_retry",
-        })
+columns! {
+    /// An attribute of [`QpAttrs`].
+    pub enum QpAttr {
+        /// [`QpAttrs::min_rnr_timer`].
+        MinRnrTimer = "min_rnr_timer",
+        /// [`QpAttrs::timeout`].
+        Timeout = "timeout",
+        /// [`QpAttrs::retry_count`].
+        RetryCount = "retry_count",
+        /// [`QpAttrs::rnr_retry`].
+        RnrRetry = "rnr_retry",
     }
 }
 

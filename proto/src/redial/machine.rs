@@ -1,10 +1,9 @@
 //! The machine: computes the input of the table from what has happened, the limits and the time.
 
-use core::fmt;
-
 use super::cause::Cause;
 use super::limits::RedialLimits;
 use super::rules::{Effect, Input, REDIAL, Stage};
+use crate::columns::columns;
 use crate::time::Time;
 
 /// What the program has to do. A connection and a handshake belong to the program; [`Redial`] has neither.
@@ -43,30 +42,19 @@ pub enum Todo {
     GiveUp(GivenUp),
 }
 
-/// Why a [`Redial`] has given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GivenUp {
-    /// [`Cause::Refused`].
-    Refused,
-    /// [`Cause::Unfit`].
-    Unfit,
-    /// [`RedialLimits::attempts`] is reached.
-    Attempts,
-    /// [`RedialLimits::within`] has passed, or would pass before the next attempt.
-    Deadline,
-    /// [`Redial::stop`].
-    Stopped,
-}
-
-impl fmt::Display for GivenUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            GivenUp::Refused => "the peer has refused",
-            GivenUp::Unfit => "the call cannot succeed as it is",
-            GivenUp::Attempts => "the limit on attempts is reached",
-            GivenUp::Deadline => "the time limit has passed",
-            GivenUp::Stopped => "stopped",
-        })
+columns! {
+    /// Why a [`Redial`] has given up.
+    pub enum GivenUp {
+        /// [`Cause::Refused`].
+        Refused = "the peer has refused",
+        /// [`Cause::Unfit`].
+        Unfit = "the call cannot succeed as it is",
+        /// [`RedialLimits::attempts`] is reached.
+        Attempts = "the limit on attempts is reached",
+        /// [`RedialLimits::within`] has passed, or would pass before the next attempt.
+        Deadline = "the time limit has passed",
+        /// [`Redial::stop`].
+        Stopped = "stopped",
     }
 }
 

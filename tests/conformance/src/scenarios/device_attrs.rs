@@ -7,7 +7,8 @@ use cmid_harness::fixture::{DeviceOf, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
     AhAttr, Atomics, Capacity, Caps, CreateError, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
-    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, RdmaDevice, SendWr, SrqCaps, To, WcStatus,
+    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, RdmaDevice, SendWr, SrqCaps, To,
+    WcStatus,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey, PortSpace};
