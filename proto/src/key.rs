@@ -16,7 +16,6 @@ const GENERATION_BITS: u32 = 28;
 static_assertions::const_assert_eq!(SLOT_BITS + CORE_BITS + GENERATION_BITS, u64::BITS);
 
 const SLOT_SHIFT: u32 = CORE_BITS + GENERATION_BITS;
-const CORE_BITS_MASK: u64 = (CORE_MAX as u64) << GENERATION_BITS;
 const GENERATION_MAX: u64 = (1 << GENERATION_BITS) - 1;
 
 /// The number of slots that keys have.
@@ -154,46 +153,6 @@ key! {
     IdKey, "id"
 }
 
-impl IdKey {
-    /// The maximum tag of [`IdKey::to_wr_id`].
-    pub const WR_ID_TAG_MAX: u16 = CORE_MAX;
-
-    /// Packs the id and a tag of the application into the `wr_id` of a work request, so that its completion names the
-    /// id without a lookup by QP number. From the most significant bit: 24 bits of slot, 12 of the tag, 28 of
-    /// generation. The core's number is left out, because the ids of a completion queue belong to one core. `None` for
-    /// a tag above [`IdKey::WR_ID_TAG_MAX`].
-    ///
-    /// ```
-    /// use cmid_proto::IdKey;
-    ///
-    /// let id = IdKey::from_parts(3, 7, 1).ok_or("no key")?;
-    /// let wr_id = id.to_wr_id(5).ok_or("the tag is too large")?;
-    /// assert_eq!(IdKey::from_wr_id(wr_id, id.core()), Some((id, 5)));
-    /// # Ok::<(), &str>(())
-    /// ```
-    #[must_use]
-    pub const fn to_wr_id(self, tag: u16) -> Option<u64> {
-        if tag > IdKey::WR_ID_TAG_MAX {
-            return None;
-        }
-        Some(self.to_bits() & !CORE_BITS_MASK | (tag as u64) << GENERATION_BITS)
-    }
-
-    /// Returns the id, with this core number, and the tag of a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id has this
-    /// `wr_id`. The id may be gone.
-    #[must_use]
-    pub const fn from_wr_id(wr_id: u64, core: u16) -> Option<(Self, u16)> {
-        let tag = (wr_id >> GENERATION_BITS) as u16 & CORE_MAX;
-        if core > CORE_MAX {
-            return None;
-        }
-        match Self::from_bits(wr_id & !CORE_BITS_MASK | (core as u64) << GENERATION_BITS) {
-            Some(id) => Some((id, tag)),
-            None => None,
-        }
-    }
-}
-
 key! {
     /// The key of one event channel of one [`Core`](crate::Core); an id in synchronous mode has its own channel.
     #[doc(alias = "rdma_event_channel")]
@@ -226,20 +185,6 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_wr_id_has_the_id_and_the_tag() {
-        for (core, slot, generation, tag) in
-            [(0, 0, 1, 0), (CORE_MAX, SLOTS - 1, 7, IdKey::WR_ID_TAG_MAX), (2, 5, 3, 1)]
-        {
-            let id = IdKey::from_parts(core, slot, generation).unwrap();
-            let wr_id = id.to_wr_id(tag).unwrap();
-            assert_eq!(IdKey::from_wr_id(wr_id, core), Some((id, tag)));
-            assert_eq!(id.to_wr_id(IdKey::WR_ID_TAG_MAX + 1), None);
-            assert_eq!(IdKey::from_wr_id(wr_id, CORE_MAX + 1), None);
-        }
-        assert_eq!(IdKey::from_wr_id(0, 0), None);
-    }
 
     #[test]
     fn a_key_is_its_parts() {

@@ -1,7 +1,6 @@
-//! The trait of registered memory, and its view as atomics.
+//! The trait of registered memory.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 
 use super::{Access, Flag, Remote, Sge};
@@ -134,7 +133,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// `EBUSY` while a work request in flight names it, a window is bound to it that lets peers write, or another
     /// registration shares its memory ([`Memory`]). `EACCES` if peers may write to it, directly or through a
     /// window ([`Access::lets_peers_write`]), also after a failed re-registration with such a right, and on soft-RoCE after
-    /// one in place that has taken it away ([`Region::is_exposed`](crate::memory::Region::is_exposed)); use [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
+    /// one in place that has taken it away ([`Region::is_exposed`](crate::memory::Region::is_exposed)); use [`MemoryRegion::read`] then. `EINVAL` if no registration is valid.
     fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
 
     /// Borrows the memory for writing. A peer that may read it sees the bytes in no particular order.
@@ -174,11 +173,6 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Returns the address and the remote key of the byte at `offset`, for a peer.
     fn remote(&self, offset: usize) -> Remote {
         Remote { addr: self.addr().wrapping_add(offset as u64), rkey: self.rkey() }
-    }
-
-    /// Returns a view of it as atomics, in place. It can be used while the device and peers write.
-    fn view(&self) -> View<'_, Self> {
-        View(self)
     }
 }
 
@@ -225,47 +219,6 @@ pub struct Reregistered<B> {
     /// refusal, or if the old registration is valid and the device has no record of the new one. `None` if the change
     /// has no buffer. Also `None` if the device may use either buffer; the MR then keeps both until it is deregistered.
     pub buffer: Option<B>,
-}
-
-/// Registered memory as atomics, in place.
-pub struct View<'a, M>(&'a M);
-
-impl<M: MemoryRegion> View<'_, M> {
-    /// Returns the length in bytes.
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns one byte, by a relaxed load; `None` beyond the end.
-    #[must_use]
-    pub fn byte(&self, offset: usize) -> Option<u8> {
-        let mut byte = [0];
-        self.0.read(offset, &mut byte).ok()?;
-        Some(byte[0])
-    }
-
-    /// Returns eight bytes in native byte order, by one relaxed load; `None` beyond the end, or if they are not
-    /// aligned.
-    #[must_use]
-    pub fn word(&self, offset: usize) -> Option<u64> {
-        self.0.load_relaxed(offset).ok()
-    }
-}
-
-impl<M> Clone for View<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for View<'_, M> {}
-
-impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("len", &self.len()).finish_non_exhaustive()
-    }
 }
 
 /// A memory window of type 2: gives the peer of a QP access to a part of an MR, with its own rights and key.

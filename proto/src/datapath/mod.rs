@@ -90,7 +90,7 @@ pub use drain::{Drain, DrainError, Draining};
 #[cfg(feature = "std")]
 pub use lent::{Lent, Returns};
 pub use maxima::Maxima;
-pub use memory_region::{Memory, MemoryRegion, MemoryWindow, Reregistered, View, zeros};
+pub use memory_region::{Memory, MemoryRegion, MemoryWindow, Reregistered, zeros};
 #[cfg(feature = "std")]
 pub use parts::{Part, Parts, Unposted, UnpostedBatch};
 #[cfg(feature = "std")]

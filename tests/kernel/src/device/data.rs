@@ -65,7 +65,7 @@ pub(crate) fn flags() {
             }
         });
         let loaded = scope.spawn(|| while shared.load_acquire::<u64>(8) != Ok(7) {});
-        let viewed = scope.spawn(|| while shared.view().word(16) != Some(9) {});
+        let relaxed = scope.spawn(|| while shared.load_relaxed::<u64>(16) != Ok(9) {});
         std::thread::sleep(Duration::from_millis(100));
         for (offset, value) in [(0, 1), (8, 7_u64), (16, 9)] {
             number.store_release(0, value).expect("inside");
@@ -73,7 +73,7 @@ pub(crate) fn flags() {
             success(polled(&mut c.cq), value, WcOpcode::RDMA_WRITE);
         }
         let until = Instant::now() + LIMIT;
-        while ![&copied, &loaded, &viewed].into_iter().all(|thread| thread.is_finished()) {
+        while ![&copied, &loaded, &relaxed].into_iter().all(|thread| thread.is_finished()) {
             // Exits, because the scope would wait for a thread that loops for ever.
             if Instant::now() > until {
                 println!("a loop does not see what a peer has written");
