@@ -142,8 +142,7 @@
 #[cfg(all(test, feature = "scripted-kernel"))]
 extern crate self as cmid_verbs;
 
-#[cfg(any(feature = "rdma-core", feature = "scripted-data"))]
-#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "what the data path needs"))]
+#[cfg(feature = "rdma-core")]
 mod accounting;
 #[cfg(feature = "rdma-core")]
 mod addr_info;
@@ -179,8 +178,6 @@ mod sockaddr;
 #[cfg(feature = "rdma-core")]
 mod verbs;
 
-#[cfg(feature = "scripted-data")]
-pub use accounting::scripted;
 #[cfg(feature = "rdma-core")]
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto as proto;

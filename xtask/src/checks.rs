@@ -124,7 +124,7 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
 /// code that it names.
 pub(crate) fn tests_of_verbs(context: &mut Context) -> Result<()> {
     let rustdoc = context.root.join("xtask/scripts/rustdoc.sh");
-    let words = ["test", "--package", "cmid-verbs", "--features", "headers,scripted-data,scripted-kernel"];
+    let words = ["test", "--package", "cmid-verbs", "--features", "headers,scripted-kernel"];
     let refused = refused(&context.cargo_tells(&words, &[("RUSTDOC", rustdoc.as_os_str())])?);
     ensure!(refused >= COMPILE_FAIL, "{refused} examples do not compile, {COMPILE_FAIL} at least should be there");
     Ok(())

@@ -9,19 +9,20 @@
 //! `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs that could
 //! not be destroyed.
 //!
-//! Requests own blocks. A request is over ([`Qp::is_over`]) only when it can neither be executed nor polled, and what the
+//! Requests own blocks. A request is over (`Qp::is_over`) only when it can neither be executed nor polled, and what the
 //! requests of a destroyed QP or SRQ own goes only then, and then does.
 
 mod device;
+mod queues;
 
 use std::sync::{Arc, Weak};
 
-use cmid_verbs::proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode, WcStatus};
-use cmid_verbs::scripted::{Cq, Leaked, Pd, Qp, Request, Srq};
+use cmid_proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode, WcStatus};
 
 use crate::input::Input;
 use crate::say::say;
 use device::{Device, Poster, Queue, Wr};
+use queues::{Cq, Leaked, Pd, Qp, Request, Srq};
 
 /// PDs, CQs, and QP numbers.
 const PDS: usize = 2;

@@ -9,8 +9,6 @@ pub(crate) mod retire;
 #[cfg(test)]
 mod retire_tests;
 pub(crate) mod rings;
-#[cfg(feature = "scripted-data")]
-pub mod scripted;
 pub(crate) mod slot_cache;
 pub(crate) mod srq_slots;
 #[cfg(test)]

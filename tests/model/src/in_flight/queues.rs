@@ -1,9 +1,7 @@
-//! The accounting of work requests without a device: the feature `scripted-data`, for tests. What `Qp`, `Srq`, `Cq` and
-//! `Mr` do for the accounting, these do; a test is the device.
-#![allow(missing_debug_implementations, reason = "only tests use them")]
+//! The accounting of work requests of `cmid-verbs` without a device: what its `Qp`, `Srq`, `Cq` and `Mr` do for the
+//! accounting, these do. The target is the device.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,11 +21,10 @@ use crate::accounting::wr_ring::Cursor;
 
 /// A protection domain.
 #[derive(Clone)]
-pub struct Pd(Arc<PdInner>);
+pub(super) struct Pd(Arc<PdInner>);
 
-pub(crate) struct PdInner {
+pub(super) struct PdInner {
     in_flight: InFlightSet,
-    released: AtomicU64,
 }
 
 impl PdWork for PdInner {
@@ -35,39 +32,28 @@ impl PdWork for PdInner {
         &self.in_flight
     }
 
-    fn released(&self) {
-        self.released.fetch_add(1, Ordering::Relaxed);
-    }
+    fn released(&self) {}
 }
 
 impl Pd {
     /// Creates a PD.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "an object, not a value")]
-    pub fn new() -> Self {
-        Pd(Arc::new(PdInner { in_flight: InFlightSet::new(), released: AtomicU64::new(0) }))
+    pub(super) fn new() -> Self {
+        Pd(Arc::new(PdInner { in_flight: InFlightSet::new() }))
     }
 
     /// Whether work in flight names this key.
-    #[must_use]
-    pub fn names(&self, lkey: u32) -> bool {
+    pub(super) fn names(&self, lkey: u32) -> bool {
         self.0.in_flight.name(lkey)
-    }
-
-    /// How often the PD has retried the deregistrations of MRs without an owner.
-    #[must_use]
-    pub fn released(&self) -> u64 {
-        self.0.released.load(Ordering::Relaxed)
     }
 }
 
 /// A completion queue.
-pub struct Cq {
+pub(super) struct Cq {
     inner: Arc<CqInner>,
     slot_cache: SlotCache,
 }
 
-pub(crate) struct CqInner {
+pub(super) struct CqInner {
     cq_slots: CqSlots,
     completions: Mutex<VecDeque<Completion>>,
 }
@@ -95,25 +81,23 @@ impl Poller for Cq {
 
 impl Cq {
     /// Creates a CQ with this depth.
-    #[must_use]
-    pub fn new(depth: u32) -> Self {
+    pub(super) fn new(depth: u32) -> Self {
         let inner = CqInner { cq_slots: CqSlots::new(depth), completions: Mutex::default() };
         Cq { inner: Arc::new(inner), slot_cache: SlotCache::default() }
     }
 
     /// The device adds a completion.
-    pub fn complete(&self, completion: Completion) {
+    pub(super) fn complete(&self, completion: Completion) {
         self.inner.completions.lock().push_back(completion);
     }
 
     /// The provider removes the completions of a QP, as libmlx5 does when the QP is destroyed.
-    pub fn remove(&self, qp_num: u32) {
+    pub(super) fn remove(&self, qp_num: u32) {
         self.inner.completions.lock().retain(|completion| completion.qp_num != qp_num);
     }
 
     /// The number of completions in it.
-    #[must_use]
-    pub fn completions(&self) -> usize {
+    pub(super) fn completions(&self) -> usize {
         self.inner.completions.lock().len()
     }
 
@@ -121,7 +105,7 @@ impl Cq {
     ///
     /// # Errors
     /// `EIO` for a completion that was not posted, or is reported twice or out of order.
-    pub fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+    pub(super) fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         Poller::poll(self, completions)
     }
 }
@@ -133,7 +117,7 @@ impl Drop for Cq {
 }
 
 /// The work queues of a QP.
-pub struct Qp {
+pub(super) struct Qp {
     pd: Pd,
     queues: WorkQueues<CqInner>,
     send: Cursor,
@@ -148,15 +132,15 @@ pub struct Qp {
 
 /// A work request.
 #[derive(Clone, Copy)]
-pub struct Request<'a> {
+pub(super) struct Request<'a> {
     /// The user's number.
-    pub wr_id: u64,
+    pub(super) wr_id: u64,
     /// The keys of its ranges.
-    pub lkeys: &'a [u32],
+    pub(super) lkeys: &'a [u32],
     /// The opcode of its completion.
-    pub opcode: WcOpcode,
+    pub(super) opcode: WcOpcode,
     /// Its flags; without meaning for a receive.
-    pub flags: SendFlags,
+    pub(super) flags: SendFlags,
 }
 
 impl Request<'_> {
@@ -171,7 +155,7 @@ impl Qp {
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room, `ENOMEM` if it has too many queues.
-    pub fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, caps: Caps, is_iwarp: bool) -> Result<Self, Errno> {
+    pub(super) fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, caps: Caps, is_iwarp: bool) -> Result<Self, Errno> {
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
         let reservation = Reservation::make([&cqs[0].inner, &cqs[1].inner], &caps)?;
@@ -194,7 +178,7 @@ impl Qp {
 
     /// Posts one work request. With `is_refused` the provider returns an error, and may have queued it. Returns the
     /// `wr_id` that the provider gets; `None` if it gets none.
-    pub fn post(&mut self, is_recv: bool, request: &Request<'_>, is_refused: bool) -> Option<u64> {
+    pub(super) fn post(&mut self, is_recv: bool, request: &Request<'_>, is_refused: bool) -> Option<u64> {
         let cursor = self.open(is_recv)?;
         let token = cursor.file(request.wr_id, request.lkeys, request.kind())?;
         if is_refused {
@@ -205,7 +189,7 @@ impl Qp {
 
     /// Posts a batch, of which the provider accepts the first `accepted`; it may have queued the others. Returns the
     /// `wr_id`s that the provider gets; `None` if there is no room for one, and then it gets none.
-    pub fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], accepted: usize) -> Option<Vec<u64>> {
+    pub(super) fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], accepted: usize) -> Option<Vec<u64>> {
         let cursor = self.open(is_recv)?;
         let mut filing = cursor.batch();
         let file = |request: &Request<'_>| filing.file(request.wr_id, request.lkeys, request.kind());
@@ -245,19 +229,17 @@ impl Qp {
     }
 
     /// Sets what its requests of sends and of receives own, as they own blocks.
-    pub fn own(&mut self, owned: [Arc<()>; 2]) {
+    pub(super) fn own(&mut self, owned: [Arc<()>; 2]) {
         self.owned = Some(owned);
     }
 
     /// Whether the request that was posted with this `wr_id` of the provider is no longer in flight.
-    #[must_use]
-    pub fn is_over(&self, is_recv: bool, token: u64) -> bool {
+    pub(super) fn is_over(&self, is_recv: bool, token: u64) -> bool {
         if is_recv { self.recv.is_over(token as u32) } else { self.send.is_over(token as u32) }
     }
 
     /// Drops it, and the kernel refuses to destroy the QP. Its SRQ exists until the result is dropped.
-    #[must_use]
-    pub fn leak(mut self) -> Leaked {
+    pub(super) fn leak(mut self) -> Leaked {
         self.is_leaked = true;
         let srq = self.srq.take();
         srq.iter().for_each(|(table, _)| table.leak());
@@ -266,7 +248,7 @@ impl Qp {
 }
 
 /// The SRQ of a QP that could not be destroyed. A process keeps it for ever, with its number.
-pub struct Leaked(#[expect(dead_code, reason = "it is only kept")] Option<(Arc<SrqTable>, Arc<CqInner>)>);
+pub(super) struct Leaked(#[expect(dead_code, reason = "it is only kept")] Option<(Arc<SrqTable>, Arc<CqInner>)>);
 
 impl Drop for Qp {
     fn drop(&mut self) {
@@ -283,7 +265,7 @@ impl Drop for Qp {
 }
 
 /// A shared receive queue.
-pub struct Srq {
+pub(super) struct Srq {
     table: Arc<SrqTable>,
     cursor: SrqCursor,
     /// What its receives own.
@@ -295,36 +277,34 @@ impl Srq {
     ///
     /// # Errors
     /// `ENOMEM` if the process has too many.
-    pub fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
+    pub(super) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
         let table = Arc::new(SrqTable::new(SrqId::assign().ok_or(Errno::ENOMEM)?, &pd.0, caps));
         let cursor = SrqCursor::new(table.slots());
         Ok(Srq { table, cursor, owned: None })
     }
 
     /// Posts a receive. Returns the `wr_id` that the device gets; `None` if the SRQ is full.
-    pub fn post(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    pub(super) fn post(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         self.cursor.file(wr_id, lkeys.iter().copied())
     }
 
     /// Sets what its receives own, as they own blocks.
-    pub fn own(&mut self, owned: Arc<()>) {
+    pub(super) fn own(&mut self, owned: Arc<()>) {
         self.owned = Some(owned);
     }
 
     /// Whether the receive that was posted with this `wr_id` of the device is no longer in flight.
-    #[must_use]
-    pub fn is_over(&self, token: u64) -> bool {
+    pub(super) fn is_over(&self, token: u64) -> bool {
         self.table.slots().is_over(token)
     }
 
     /// The provider has refused the last post, and may have queued it.
-    pub fn withdraw(&mut self, token: u64) {
+    pub(super) fn withdraw(&mut self, token: u64) {
         self.cursor.withdraw(token);
     }
 
     /// The number of receives that were posted and not polled.
-    #[must_use]
-    pub fn unpolled(&self) -> u32 {
+    pub(super) fn unpolled(&self) -> u32 {
         self.table.slots().unpolled()
     }
 }
