@@ -8,8 +8,6 @@ use cmid_proto::State::{
 use cmid_proto::table::{self, EventColumn, EventRule, RequestRule};
 use cmid_proto::{RefuseReason, RequestKind, State};
 
-use crate::kinds::{event_rules, request_rules};
-
 /// Some states, and conditions that hold in them.
 type In<T> = (&'static [State], T);
 type Requests = [[RequestRule; RequestKind::COUNT]; State::COUNT];
@@ -251,42 +249,4 @@ fn the_table_of_requests_is_what_its_columns_say() {
 #[test]
 fn the_table_of_events_is_what_its_columns_say() {
     assert_eq!(differences(&table::EVENTS, &events(), EventColumn::ALL), []);
-}
-
-#[test]
-fn a_change_of_any_cell_of_requests_differs_from_its_column() {
-    let (stated, mut table) = (requests(), table::REQUESTS);
-    let mut changes = 0;
-    for state in State::ALL {
-        for request_kind in RequestKind::ALL {
-            let own = table[state.index()][request_kind.index()];
-            for other in request_rules().into_iter().filter(|other| *other != own) {
-                table[state.index()][request_kind.index()] = other;
-                assert_eq!(differences(&table, &stated, RequestKind::ALL), [(state, request_kind)], "{other:?}");
-                changes += 1;
-            }
-            table[state.index()][request_kind.index()] = own;
-        }
-    }
-    println!("{changes} changes of a cell of requests are noticed");
-    assert_eq!(changes, State::COUNT * RequestKind::COUNT * (request_rules().len() - 1));
-}
-
-#[test]
-fn a_change_of_any_cell_of_events_differs_from_its_column() {
-    let (stated, mut table) = (events(), table::EVENTS);
-    let mut changes = 0;
-    for state in State::ALL {
-        for column in EventColumn::ALL {
-            let own = table[state.index()][column.index()];
-            for other in event_rules().into_iter().filter(|other| *other != own) {
-                table[state.index()][column.index()] = other;
-                assert_eq!(differences(&table, &stated, EventColumn::ALL), [(state, column)], "{other:?}");
-                changes += 1;
-            }
-            table[state.index()][column.index()] = own;
-        }
-    }
-    println!("{changes} changes of a cell of events are noticed");
-    assert_eq!(changes, State::COUNT * EventColumn::COUNT * (event_rules().len() - 1));
 }

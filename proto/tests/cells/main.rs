@@ -1,7 +1,7 @@
 //! A core meets every cell of both tables. A cell that is not met fails the test.
 //!
-//! The effect of a cell is compared with the table and with every other kind of cell; only the table's may fit.
-//! `columns`, a second statement of the tables, and the other tests show that the table is right.
+//! The effect of a cell is compared with the table. `columns`, a second statement of the tables, and the other tests
+//! show that the table is right.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
@@ -12,7 +12,6 @@ mod fixture;
 mod columns;
 mod events;
 mod ids;
-mod kinds;
 mod request_of;
 mod requests;
 #[allow(dead_code, reason = "of the dialogues")]

@@ -72,45 +72,8 @@ fn differences<S: Copy + PartialEq, I: Copy, const WIDTH: usize, const HEIGHT: u
         .collect()
 }
 
-/// Replaces each cell by every other kind of cell. Returns the number of tables found to differ in exactly that cell,
-/// and the number of all.
-fn changes<S: Copy + PartialEq, I: Copy + PartialEq, const WIDTH: usize, const HEIGHT: usize>(
-    mut table: Table<S, WIDTH, HEIGHT>,
-    rows: [S; HEIGHT],
-    columns: [I; WIDTH],
-    stated: fn(S, I) -> Cell<S>,
-) -> (usize, usize) {
-    let mut kinds: Vec<_> = rows.map(Cell::Go).into_iter().chain([Cell::Fault]).collect();
-    kinds.extend(
-        [MemoryReason::Busy, MemoryReason::OnlyDeregister, MemoryReason::Gone, MemoryReason::DeviceGone]
-            .map(Cell::Refuse),
-    );
-    let (mut noticed, mut all) = (0, 0);
-    for (row, state) in rows.into_iter().enumerate() {
-        for (column, input) in columns.into_iter().enumerate() {
-            let own = table[row][column];
-            for other in kinds.iter().filter(|other| **other != own) {
-                table[row][column] = *other;
-                all += 1;
-                noticed += usize::from(differences(&table, rows, columns, stated) == [(state, input)]);
-            }
-            table[row][column] = own;
-        }
-    }
-    (noticed, all)
-}
-
 #[test]
 fn the_tables_are_what_is_stated_here() {
     assert_eq!(differences(&MR, MrState::ALL, Input::ALL, region), []);
     assert_eq!(differences(&PD, PdState::ALL, PdInput::ALL, domain), []);
-}
-
-#[test]
-fn a_change_of_any_cell_is_noticed() {
-    // Every state, a fault and four reasons, less the cell's own kind.
-    let of_regions = MrState::COUNT * Input::COUNT * (MrState::COUNT + 4);
-    assert_eq!(changes(MR, MrState::ALL, Input::ALL, region), (of_regions, of_regions));
-    let of_domains = PdState::COUNT * PdInput::COUNT * (PdState::COUNT + 4);
-    assert_eq!(changes(PD, PdState::ALL, PdInput::ALL, domain), (of_domains, of_domains));
 }
