@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 
-/* Whether the job is work on one connection: write, send, with -batch, with -extended; send-srq. */
+/* Whether the job is work on one connection: write, write-batch, send, each also with -extended; send-srq. */
 static int run_work(const char *host, const char *port, const char *job)
 {
 	static const struct {
@@ -15,9 +15,7 @@ static int run_work(const char *host, const char *port, const char *job)
 		{ "write-extended", { .extended = 1 } },
 		{ "write-batch-extended", { .in_one_call = 1, .extended = 1 } },
 		{ "send", { .sends = 1 } },
-		{ "send-batch", { .sends = 1, .in_one_call = 1 } },
 		{ "send-extended", { .sends = 1, .extended = 1 } },
-		{ "send-batch-extended", { .sends = 1, .in_one_call = 1, .extended = 1 } },
 		{ "send-srq", { .sends = 1, .shared = 1 } },
 	};
 	const char *colon = strchr(job, ':');

@@ -65,7 +65,7 @@ void connections(const char *host, const char *port, int with_qp, int at_once, i
 struct work {
 	/* Receives and sends; otherwise writes. */
 	int sends;
-	/* With one doorbell, and one poll. */
+	/* Writes with one doorbell, and one poll. */
 	int in_one_call;
 	/* By the calls of ibv_wr_post(3). */
 	int extended;

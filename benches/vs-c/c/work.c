@@ -96,8 +96,8 @@ static void post_send_extended(struct connection *connection, int number)
 	CHECK(ibv_wr_complete(qp));
 }
 
-/* Posts AT_ONCE requests with one doorbell. */
-static void post_list(struct connection *connection, int sends)
+/* Posts AT_ONCE writes with one doorbell. */
+static void post_list(struct connection *connection)
 {
 	struct ibv_sge sge = { (uintptr_t)connection->buffer, BYTES, connection->mr->lkey };
 	struct ibv_send_wr list[AT_ONCE], *bad;
@@ -110,17 +110,15 @@ static void post_list(struct connection *connection, int sends)
 		wr->next = number < AT_ONCE - 1 ? wr + 1 : NULL;
 		wr->sg_list = &sge;
 		wr->num_sge = 1;
-		wr->opcode = sends ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
+		wr->opcode = IBV_WR_RDMA_WRITE;
 		wr->send_flags = IBV_SEND_SIGNALED;
-		if (!sends) {
-			wr->wr.rdma.remote_addr = connection->peer.addr;
-			wr->wr.rdma.rkey = connection->peer.rkey;
-		}
+		wr->wr.rdma.remote_addr = connection->peer.addr;
+		wr->wr.rdma.rkey = connection->peer.rkey;
 	}
 	CHECK(ibv_post_send(connection->id->qp, list, &bad));
 }
 
-static void post_list_extended(struct connection *connection, int sends)
+static void post_list_extended(struct connection *connection)
 {
 	struct ibv_qp_ex *qp = connection->qp_ex;
 
@@ -128,40 +126,21 @@ static void post_list_extended(struct connection *connection, int sends)
 	for (int number = 0; number < AT_ONCE; number++) {
 		qp->wr_id = number;
 		qp->wr_flags = IBV_SEND_SIGNALED;
-		if (sends)
-			ibv_wr_send(qp);
-		else
-			ibv_wr_rdma_write(qp, connection->peer.rkey, connection->peer.addr);
+		ibv_wr_rdma_write(qp, connection->peer.rkey, connection->peer.addr);
 		ibv_wr_set_sge(qp, connection->mr->lkey, (uintptr_t)connection->buffer, BYTES);
 	}
 	CHECK(ibv_wr_complete(qp));
 }
 
-static void post_recv_list(struct connection *connection)
+static void poll_all(struct connection *connection)
 {
-	struct ibv_sge sge = { (uintptr_t)connection->buffer + BYTES, BYTES, connection->mr->lkey };
-	struct ibv_recv_wr list[AT_ONCE], *bad;
+	struct ibv_wc wc[AT_ONCE];
 
-	for (int number = 0; number < AT_ONCE; number++) {
-		struct ibv_recv_wr *wr = &list[number];
-
-		wr->wr_id = number;
-		wr->next = number < AT_ONCE - 1 ? wr + 1 : NULL;
-		wr->sg_list = &sge;
-		wr->num_sge = 1;
-	}
-	CHECK(ibv_post_recv(connection->id->qp, list, &bad));
-}
-
-static void poll_all(struct connection *connection, int count)
-{
-	struct ibv_wc wc[2 * AT_ONCE];
-
-	if (ibv_poll_cq(connection->cq, count, wc) != count) {
+	if (ibv_poll_cq(connection->cq, AT_ONCE, wc) != AT_ONCE) {
 		fprintf(stderr, "a poll in vain: the count would not be exact\n");
 		exit(3);
 	}
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < AT_ONCE; i++)
 		CHECK(wc[i].status || wc[i].wr_id >= AT_ONCE);
 }
 
@@ -202,16 +181,14 @@ static void shared_one_by_one(struct connection *connection)
 		poll_one(connection);
 }
 
-static void in_one_call(struct connection *connection, int sends)
+static void in_one_call(struct connection *connection)
 {
-	if (sends)
-		post_recv_list(connection);
 	if (connection->qp_ex)
-		post_list_extended(connection, sends);
+		post_list_extended(connection);
 	else
-		post_list(connection, sends);
+		post_list(connection);
 	pause_work();
-	poll_all(connection, sends ? 2 * AT_ONCE : AT_ONCE);
+	poll_all(connection);
 }
 
 void work(const char *host, const char *port, struct work work, int batches)
@@ -227,7 +204,7 @@ void work(const char *host, const char *port, struct work work, int batches)
 			if (work.shared)
 				shared_one_by_one(&connection);
 			else if (work.in_one_call)
-				in_one_call(&connection, work.sends);
+				in_one_call(&connection);
 			else
 				one_by_one(&connection, work.sends);
 		}

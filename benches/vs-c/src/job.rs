@@ -20,7 +20,7 @@ pub(crate) enum Job {
     /// Makes connections: `qp-AT-ONCE:COUNT` or `bare-AT-ONCE:COUNT`.
     Connections { wants: Wants, at_once: u32, count: u32 },
     /// RDMA writes, or sends and receives, 32 at a time: `write:ROUNDS`, `send:ROUNDS`; in one call:
-    /// `write-batch:ROUNDS`, `send-batch:ROUNDS`; with receives of an SRQ: `send-srq:ROUNDS`; with blocks:
+    /// `write-batch:ROUNDS`; with receives of an SRQ: `send-srq:ROUNDS`; with blocks:
     /// `write-block:ROUNDS`, `send-block:ROUNDS`, `write-block-batch:ROUNDS`.
     Work { work: Work, rounds: u32 },
     /// Ping-pong messages: `messages:COUNT`.

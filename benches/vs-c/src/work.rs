@@ -23,7 +23,7 @@ type Completions = [Completion; 2 * AT_ONCE as usize];
 pub(crate) struct Work {
     /// Sends, and receives for their echoes; otherwise writes.
     pub(crate) sends: bool,
-    /// With one doorbell, and one poll.
+    /// Writes with one doorbell, and one poll.
     pub(crate) in_one_call: bool,
     /// Receives are taken from a shared receive queue.
     pub(crate) shared: bool,
@@ -39,7 +39,6 @@ impl Work {
             "write" => plain,
             "send" => Work { sends: true, ..plain },
             "write-batch" => Work { in_one_call: true, ..plain },
-            "send-batch" => Work { sends: true, in_one_call: true, ..plain },
             "send-srq" => Work { sends: true, shared: true, ..plain },
             "write-block" => Work { blocks: true, ..plain },
             "write-block-batch" => Work { blocks: true, in_one_call: true, ..plain },
@@ -61,10 +60,9 @@ pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
                 Work { blocks: true, sends: true, .. } => block_sends(&mut connection, &mut completions)?,
                 Work { blocks: true, .. } => block_writes(&mut connection, &mut completions)?,
                 Work { shared: true, .. } => shared_sends(&mut connection, &mut completions)?,
-                Work { sends: false, in_one_call: false, .. } => writes(&mut connection, &mut completions)?,
-                Work { sends: true, in_one_call: false, .. } => sends(&mut connection, &mut completions)?,
-                Work { sends: false, in_one_call: true, .. } => write_batch(&mut connection, &mut completions)?,
-                Work { sends: true, in_one_call: true, .. } => send_batch(&mut connection, &mut completions)?,
+                Work { in_one_call: true, .. } => write_batch(&mut connection, &mut completions)?,
+                Work { sends: true, .. } => sends(&mut connection, &mut completions)?,
+                Work { .. } => writes(&mut connection, &mut completions)?,
             }
         }
         Ok(())
@@ -122,15 +120,6 @@ fn write_batch(connection: &mut Connection, completions: &mut Completions) -> Re
     connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::write(number, mr.sge(0..BYTES), peer)))?;
     sleep(PAUSE);
     poll_all::<{ AT_ONCE as usize }>(connection, completions)
-}
-
-#[inline(never)]
-fn send_batch(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
-    let mr = &connection.mr;
-    connection.qp.post_recvs((0..AT_ONCE).map(|number| (number, mr.sge(BYTES..2 * BYTES))))?;
-    connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::send(number, mr.sge(0..BYTES))))?;
-    sleep(PAUSE);
-    poll_all::<{ 2 * AT_ONCE as usize }>(connection, completions)
 }
 
 #[inline(never)]

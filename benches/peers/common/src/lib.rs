@@ -30,13 +30,13 @@ pub trait Peer: Sized {
     /// Polls one completion: its `wr_id`, if it succeeded.
     fn poll_one(&mut self) -> Result<u64>;
     /// Posts [`AT_ONCE`] writes with one doorbell.
-    fn post_writes(&mut self) -> Result<()>;
-    /// Posts [`AT_ONCE`] sends with one doorbell.
-    fn post_sends(&mut self) -> Result<()>;
-    /// Posts [`AT_ONCE`] receives in one call.
-    fn post_recvs(&mut self) -> Result<()>;
-    /// Polls `count` completions in one call, or with one poller, and checks that they succeeded.
-    fn poll_all(&mut self, count: usize) -> Result<()>;
+    fn post_writes(&mut self) -> Result<()> {
+        not_offered("a batch")
+    }
+    /// Polls [`AT_ONCE`] completions in one call, or with one poller, and checks that they succeeded.
+    fn poll_all(&mut self) -> Result<()> {
+        not_offered("a batch")
+    }
 }
 
 /// The error of a call that a crate does not offer.
@@ -74,13 +74,12 @@ pub fn is_of(gid: [u8; 16], address: Ipv4Addr) -> bool {
     gid == address.to_ipv6_mapped().octets()
 }
 
-/// Runs a job on a new connection: `write`, `send`, `write-batch` or `send-batch`.
+/// Runs a job on a new connection: `write`, `send` or `write-batch`.
 pub fn run<P: Peer>(address: Ipv4Addr, name: &str, rounds: u32) -> Result<()> {
     let (round, polled): (fn(&mut P) -> Result<()>, _) = match name {
         "write" => (writes, 1),
         "send" => (sends, 1),
         "write-batch" => (write_batch, 2 * DEPTH),
-        "send-batch" => (send_batch, 2 * DEPTH),
         _ => bail!("no job is called \"{name}\""),
     };
     let mut peer = P::open(address, polled)?;
@@ -129,14 +128,7 @@ fn poll_each<P: Peer>(peer: &mut P, count: u64) -> Result<()> {
 fn write_batch<P: Peer>(peer: &mut P) -> Result<()> {
     peer.post_writes()?;
     sleep(PAUSE);
-    peer.poll_all(AT_ONCE as usize)
-}
-
-fn send_batch<P: Peer>(peer: &mut P) -> Result<()> {
-    peer.post_recvs()?;
-    peer.post_sends()?;
-    sleep(PAUSE);
-    peer.poll_all(2 * AT_ONCE as usize)
+    peer.poll_all()
 }
 
 /// The number of equal parts of a job: VERSUS_PARTS, or 4. The first is for warming up.

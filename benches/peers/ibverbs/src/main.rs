@@ -3,10 +3,8 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result};
-use ibverbs::{
-    CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ibv_access_flags, ibv_qp_type, ibv_wc, ibv_wc_status,
-};
-use peer_common::{AT_ONCE, BYTES, DEPTH, Peer, in_vain, is_of, job, not_offered, run, unexpected};
+use ibverbs::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ibv_access_flags, ibv_qp_type, ibv_wc};
+use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, job, not_offered, run, unexpected};
 
 struct Ibverbs {
     qp: QueuePair<'static>,
@@ -60,30 +58,6 @@ impl Peer for Ibverbs {
         match completion.error() {
             None => Ok(completion.wr_id()),
             Some((status, _)) => Err(unexpected(status as u32, completion.wr_id())),
-        }
-    }
-
-    fn post_writes(&mut self) -> Result<()> {
-        not_offered("a batch")
-    }
-
-    fn post_sends(&mut self) -> Result<()> {
-        not_offered("a batch")
-    }
-
-    fn post_recvs(&mut self) -> Result<()> {
-        not_offered("a batch")
-    }
-
-    fn poll_all(&mut self, count: usize) -> Result<()> {
-        let mut completions = [ibv_wc::default(); 2 * AT_ONCE as usize];
-        let polled = self.cq.poll(&mut completions[..count])?;
-        if polled.len() != count {
-            return Err(in_vain());
-        }
-        match polled.iter().find(|completion| completion.error().is_some() || completion.wr_id() >= AT_ONCE) {
-            None => Ok(()),
-            Some(completion) => Err(unexpected(ibv_wc_status::IBV_WC_GENERAL_ERR, completion.wr_id())),
         }
     }
 }

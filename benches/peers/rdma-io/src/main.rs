@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, job, not_offered, run, unexpected};
+use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, job, run, unexpected};
 use rdma_io::cq::CompletionQueue;
 use rdma_io::device::{Context, devices};
 use rdma_io::mr::{AccessFlags, OwnedMemoryRegion};
@@ -115,22 +115,6 @@ impl Peer for RdmaIo {
         } else {
             Err(unexpected(completion.status_raw(), completion.wr_id()))
         }
-    }
-
-    fn post_writes(&mut self) -> Result<()> {
-        not_offered("a batch")
-    }
-
-    fn post_sends(&mut self) -> Result<()> {
-        not_offered("a batch")
-    }
-
-    fn post_recvs(&mut self) -> Result<()> {
-        not_offered("a batch")
-    }
-
-    fn poll_all(&mut self, _: usize) -> Result<()> {
-        not_offered("a batch")
     }
 }
 

@@ -116,34 +116,13 @@ impl<C: Calls> Peer for Sideway<C> {
         Ok(guard.post()?)
     }
 
-    fn post_sends(&mut self) -> Result<()> {
-        let (lkey, addr) = (self.mr.lkey(), self.addr);
-        let mut guard = self.qp.start_post_send();
-        for number in 0..AT_ONCE {
-            let request = guard.construct_wr(number, WorkRequestFlags::Signaled).setup_send();
-            // SAFETY: the memory is never freed.
-            unsafe { request.setup_sge(lkey, addr, BYTES as u32) };
-        }
-        Ok(guard.post()?)
-    }
-
-    fn post_recvs(&mut self) -> Result<()> {
-        let (lkey, addr) = (self.mr.lkey(), self.addr + BYTES as u64);
-        let mut guard = self.qp.start_post_recv();
-        for number in 0..AT_ONCE {
-            // SAFETY: the memory is never freed, and nothing reads it.
-            unsafe { guard.construct_wr(number).setup_sge(lkey, addr, BYTES as u32) };
-        }
-        Ok(guard.post()?)
-    }
-
-    fn poll_all(&mut self, count: usize) -> Result<()> {
+    fn poll_all(&mut self) -> Result<()> {
         let mut polled = 0;
-        C::each(&self.cq, count, |status, wr_id| {
+        C::each(&self.cq, AT_ONCE as usize, |status, wr_id| {
             polled += 1;
             if status == 0 && wr_id < AT_ONCE { Ok(()) } else { Err(unexpected(status, wr_id)) }
         })?;
-        if polled == count { Ok(()) } else { Err(in_vain()) }
+        if polled == AT_ONCE { Ok(()) } else { Err(in_vain()) }
     }
 }
 
