@@ -5,8 +5,8 @@ use std::time::Duration;
 use cmid_proto::table::{self, EventColumn, EventRule};
 use cmid_proto::{Acks, Admission, CmEvent, EventKind, Fault, RawEvent, Request, RequestKind, Service, State, Time};
 
+use super::ids::{IdInState, SERVICES, id_in_state};
 use crate::fixture::{CoreFixture, RESOLVE, accept, cm, connect, raw};
-use crate::ids::{IdInState, SERVICES, id_in_state};
 
 fn event_of(column: EventColumn) -> Option<CmEvent> {
     Some(match column {

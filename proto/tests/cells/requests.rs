@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use cmid_proto::table::{self, RequestRule};
 use cmid_proto::{Acks, Errno, IdKey, RefuseReason, Refused, RequestKind, Service, State, Time};
 
+use super::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
+use super::request_of::request_of;
 use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC};
-use crate::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
-use crate::request_of::request_of;
 
 /// How a cell was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

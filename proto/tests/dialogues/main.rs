@@ -1,11 +1,15 @@
-//! Dialogues with the core: the test plays the application and the device.
+//! Dialogues with the core: the test plays the application and the device. Every cell of the tables, and corner cases.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
 mod accepts;
 mod acks;
 mod active;
+#[path = "../cells/mod.rs"]
+mod cells;
 mod channels;
+#[path = "../corners/mod.rs"]
+mod corners;
 mod datagrams;
 mod deadlines;
 mod destroy_now;

@@ -1,11 +1,5 @@
 //! Corner cases that the dialogues do not reach.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, clippy::wildcard_enum_match_arm, reason = "of the dialogues")]
-#[path = "../dialogues/fixture.rs"]
-mod fixture;
-
 mod deadlines;
 mod groups;
 mod loopback;
@@ -13,20 +7,12 @@ mod release;
 mod requests;
 #[cfg(feature = "serde")]
 mod serialized;
-#[allow(dead_code, reason = "of the dialogues")]
-#[path = "../dialogues/start.rs"]
-mod start;
-#[allow(dead_code, clippy::wildcard_enum_match_arm, reason = "of the dialogues")]
-#[path = "../dialogues/states.rs"]
-mod states;
 mod summary;
-#[path = "../dialogues/taken.rs"]
-mod taken;
 mod values;
 
 use cmid_proto::{Acks, CmEvent, Fault, RawEvent, RefuseReason, Request, State};
 
-use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, cm, connect, to};
+use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, cm, connect, raw, to};
 
 #[test]
 fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
@@ -65,7 +51,7 @@ fn a_request_is_delivered_where_the_device_has_moved_its_listener() {
     let child = fixture.report_request(listener);
     // A listener without its device migrates like any other id.
     let device_channel = fixture.core.device_channel(listener).unwrap();
-    fixture.report_on(device_channel, fixture::raw(listener, CmEvent::DeviceRemoval, 0));
+    fixture.report_on(device_channel, raw(listener, CmEvent::DeviceRemoval, 0));
     fixture.makes(listener, to(there), "migrate_id");
     fixture.all_well();
     fixture.no_event(here);
@@ -96,7 +82,7 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
     // The core accepts no event on this channel, so the key is from another channel.
     assert_eq!(fixture.core.wants_event(device_channel), None);
     let child = fixture.core.wants_event(here).unwrap();
-    let request = RawEvent { listener: Some(listener), ..fixture::raw(child, CmEvent::ConnectRequest, 0) };
+    let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
     assert_eq!(
         fixture.core.handle_event(device_channel, request),
         Err(Fault::NoSuchChannel { channel: device_channel })
