@@ -1,12 +1,10 @@
 //! Memberships in multicast groups.
 
-use std::net::SocketAddr;
-
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RawEvent, RefuseReason, Request, Time,
+    Acks, Admission, ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RefuseReason, Request, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, cm, of, to};
 
 const JOINED: CmEvent = CmEvent::MulticastJoin;
 const LOST: CmEvent = CmEvent::MulticastError;
@@ -14,15 +12,8 @@ const LOST: CmEvent = CmEvent::MulticastError;
 /// An id with a join under way.
 fn joining() -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(here));
-    fixture.does(id, BIND);
-    let group = fixture.joins(id, SocketAddr::from(([239, 1, 1, 1], 7471)), false, Time::NEVER).unwrap();
-    fixture.all_well();
+    let (id, group) = fixture.joining(here);
     (fixture, here, id, group)
-}
-
-fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u8]> {
-    RawEvent { group: Some(group), ..raw(id, kind, status) }
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! The summary of a core, and the reasons why its ids wait.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_proto::info::{Summary, WaitsFor};
-use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, RawEvent, Request, RequestKind, State, Time};
+use cmid_proto::{Acks, CmEvent, IdKey, Request, RequestKind, State};
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, cm, raw, to};
+use crate::fixture::{CoreFixture, LISTEN, RESOLVE, cm, of, raw, to};
 
 fn waits(fixture: &CoreFixture, id: IdKey) -> Option<WaitsFor> {
     fixture.core.waiting().find(|&(key, _)| key == id).map(|(_, waiting)| waiting)
@@ -57,11 +56,7 @@ fn ids_by_state_events_calls_and_deadlines() {
 fn what_waits_for_acks() {
     let (mut fixture, here, there) = CoreFixture::on_two(Acks::Explicit);
     let [moving, ending] = [(); 2].map(|()| fixture.id(Some(here)));
-    let mut events = Vec::new();
-    for id in [moving, ending] {
-        fixture.report(id, CmEvent::AddrChange);
-        events.push(fixture.expect_event(here, id, cm(CmEvent::AddrChange)));
-    }
+    let events = [moving, ending].map(|id| fixture.owes(here, id));
     fixture.submit(moving, to(there)).unwrap();
     fixture.submit(ending, Request::Destroy).unwrap();
     fixture.no_call();
@@ -80,14 +75,9 @@ fn what_waits_for_acks() {
 #[test]
 fn memberships_that_are_joined_and_left() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(here));
-    fixture.does(id, BIND);
-    let addr = SocketAddr::from(([239, 1, 1, 1], 7471));
-    let group = fixture.joins(id, addr, false, Time::NEVER).unwrap();
-    fixture.all_well();
+    let (id, group) = fixture.joining(here);
     assert_eq!(waits(&fixture, id), Some(WaitsFor::Event(RequestKind::Join)));
-    let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-    fixture.report_on(here, joined);
+    fixture.report_on(here, of(group, id, CmEvent::MulticastJoin, 0));
     let owed = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
     assert_eq!(waits(&fixture, id), None);
     fixture.submit(id, Request::Leave { group }).unwrap();

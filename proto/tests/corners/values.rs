@@ -7,7 +7,7 @@ use cmid_proto::{
     RequestKind, State, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, cm, group_addr, raw};
+use crate::fixture::{CoreFixture, cm};
 
 #[test]
 fn every_kind_of_event_has_a_name_of_its_own() {
@@ -77,13 +77,8 @@ fn cores_differ_when_they_differ_in_an_id_or_in_what_they_may_hold() {
 #[test]
 fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(here));
-    fixture.does(id, BIND);
-    let at = group_addr(9);
-    let group = fixture.joins(id, at, false, Time::NEVER).unwrap();
-    fixture.all_well();
-    fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
-    let ack_token = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin)).ack_token.unwrap();
+    let (id, group, event) = fixture.member_that_owes(here);
+    let ack_token = event.ack_token.unwrap();
     assert_eq!((ack_token.owner(), ack_token.group()), (id, Some(group)));
     fixture.core.ack(ack_token).unwrap();
 }

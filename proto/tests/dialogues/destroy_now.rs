@@ -7,21 +7,15 @@ use cmid_proto::{
     Time,
 };
 
-use crate::fixture::{CoreFixture, LISTEN, SOON, TO_SYNC, cm, raw, to};
+use crate::fixture::{CoreFixture, LISTEN, SOON, TO_SYNC, cm, to};
 
 const NOW: Request<'static> = Request::DestroyNow;
 
 /// An id in `state` that owes an ack, and the ack token, which the tests treat as lost.
 fn owing(state: State) -> (CoreFixture, ChannelKey, IdKey, AckToken) {
     let (mut fixture, channel, id) = CoreFixture::with_id(Acks::Explicit, state);
-    let ack_token = owes(&mut fixture, channel, id);
+    let ack_token = fixture.owes(channel, id).ack_token.unwrap();
     (fixture, channel, id, ack_token)
-}
-
-fn owes(fixture: &mut CoreFixture, channel: ChannelKey, id: IdKey) -> AckToken {
-    let device_channel = fixture.core.device_channel(id).unwrap();
-    fixture.report_on(device_channel, raw(id, CmEvent::AddrChange, 0));
-    fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token.unwrap()
 }
 
 /// Asserts that the core refuses the token, returns it, and does not change.
@@ -50,8 +44,8 @@ fn a_lost_receipt_does_not_make_an_id_immortal() {
         // The token has no effect on the next id in the slot.
         let next = fixture.id(Some(channel));
         assert_eq!(next.slot(), id.slot());
-        let held = owes(&mut fixture, channel, next);
-        fixture.core.ack(held).unwrap();
+        let held = fixture.owes(channel, next);
+        fixture.acks(held);
     }
 }
 
@@ -59,10 +53,10 @@ fn a_lost_receipt_does_not_make_an_id_immortal() {
 fn ids_with_owed_acks_are_listed_with_how_many() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let [one, _, two] = [(); 3].map(|()| fixture.id(Some(channel)));
-    let held = [one, two, two].map(|id| owes(&mut fixture, channel, id));
+    let held = [one, two, two].map(|id| fixture.owes(channel, id));
     assert_eq!(owing_ids(&fixture), [(one, 1), (two, 2)]);
-    for ack_token in held {
-        fixture.core.ack(ack_token).unwrap();
+    for event in held {
+        fixture.acks(event);
     }
     assert_eq!(owing_ids(&fixture), []);
 }

@@ -1,17 +1,8 @@
 //! A destroy that waits for acks ends all other requests of its id, also if it then gives up at its deadline.
 
-use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, PortSpace, RefuseReason, Request, State, Time,
-};
+use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, RefuseReason, Request, State};
 
-use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, group_addr, raw, to};
-
-/// Takes an event of the id, which then owes an ack.
-fn owes(fixture: &mut CoreFixture, on: ChannelKey, id: IdKey) -> Event {
-    let device_channel = fixture.core.device_channel(id).unwrap();
-    fixture.report_on(device_channel, raw(id, CmEvent::AddrChange, 0));
-    fixture.expect_event(on, id, cm(CmEvent::AddrChange))
-}
+use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, connect, to};
 
 /// A destroy waits for acks until its deadline. Only its end is reported.
 fn gives_up(fixture: &mut CoreFixture, on: ChannelKey, id: IdKey) {
@@ -39,7 +30,7 @@ fn after_a_destroy_gave_up_no_operation_of_the_id_ends_and_its_events_are_late()
         let (mut fixture, here, id) = CoreFixture::with_id(Acks::Explicit, from);
         let later = fixture.within(SOON * 2);
         fixture.does_until(id, request, later);
-        let held = owes(&mut fixture, here, id);
+        let held = fixture.owes(here, id);
         gives_up(&mut fixture, here, id);
         fixture.passes(SOON * 2);
         assert_eq!(fixture.report(id, end), Admission::Late, "{request:?}");
@@ -53,7 +44,7 @@ fn after_a_destroy_gave_up_no_operation_of_the_id_ends_and_its_events_are_late()
 fn after_a_destroy_gave_up_a_migration_that_waited_too_is_not_made() {
     for sync in [false, true] {
         let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Connected);
-        let held = owes(&mut fixture, here, id);
+        let held = fixture.owes(here, id);
         fixture.submit(id, if sync { TO_SYNC } else { to(there) }).unwrap();
         gives_up(&mut fixture, here, id);
         fixture.acks(held);
@@ -70,11 +61,8 @@ fn after_a_destroy_gave_up_a_migration_that_waited_too_is_not_made() {
 fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let id = fixture.id_for(PortSpace::Udp, Some(here));
-        fixture.does(id, BIND);
-        let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
-        fixture.all_well();
-        let held = owes(&mut fixture, here, id);
+        let (id, group) = fixture.joining(here);
+        let held = fixture.owes(here, id);
         gives_up(&mut fixture, here, id);
         fixture.acks(held);
         fixture.submit(id, Request::Leave { group }).unwrap();
@@ -88,7 +76,7 @@ fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
 fn a_listener_whose_destroy_gave_up_listens_all_the_same() {
     let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, State::Listening);
     let device_channel = fixture.core.device_channel(id);
-    let held = owes(&mut fixture, here, id);
+    let held = fixture.owes(here, id);
     gives_up(&mut fixture, here, id);
     fixture.acks(held);
     fixture.submit(id, to(there)).unwrap();
@@ -101,7 +89,7 @@ fn the_id_of_a_request_whose_destroy_gave_up_is_still_on_its_listeners_channel()
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let (listener, child) = fixture.requested(here);
     let device_channel = fixture.core.device_channel(listener);
-    let held = owes(&mut fixture, here, child);
+    let held = fixture.owes(here, child);
     gives_up(&mut fixture, here, child);
     assert_eq!(fixture.channels_of(child), (Some(here), device_channel));
     fixture.acks(held);
@@ -111,7 +99,7 @@ fn the_id_of_a_request_whose_destroy_gave_up_is_still_on_its_listeners_channel()
 #[test]
 fn a_destroy_that_gave_up_can_be_requested_again_before_the_ack() {
     let (mut fixture, here, id) = CoreFixture::with_id(Acks::Explicit, State::Connected);
-    let held = owes(&mut fixture, here, id);
+    let held = fixture.owes(here, id);
     gives_up(&mut fixture, here, id);
     fixture.submit(id, Request::Destroy).unwrap();
     fixture.refuses(id, Request::Destroy, RefuseReason::WrongState);

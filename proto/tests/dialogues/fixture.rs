@@ -92,6 +92,11 @@ pub(crate) fn raw(id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u
     RawEvent { status, ..RawEvent::new(id, kind) }
 }
 
+/// A raw event of a membership.
+pub(crate) fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u8]> {
+    RawEvent { group: Some(group), ..raw(id, kind, status) }
+}
+
 /// An event that was taken and acked.
 pub(crate) struct Seen(Event);
 
@@ -398,17 +403,24 @@ impl CoreFixture {
 
     /// The application takes an event of an id, and owes its ack.
     pub(crate) fn owes(&mut self, on: ChannelKey, id: IdKey) -> Event {
-        self.report(id, CmEvent::AddrChange);
+        let device_channel = self.core.device_channel(id).unwrap();
+        self.report_on(device_channel, raw(id, CmEvent::AddrChange, 0));
         self.expect_event(on, id, cm(CmEvent::AddrChange))
     }
 
-    /// An id for datagrams that is a member of a group and owes the ack of its join.
-    pub(crate) fn member_that_owes(&mut self, on: ChannelKey) -> (IdKey, GroupKey, Event) {
+    /// An id for datagrams with a join under way.
+    pub(crate) fn joining(&mut self, on: ChannelKey) -> (IdKey, GroupKey) {
         let id = self.id_for(PortSpace::Udp, Some(on));
         self.does(id, BIND);
         let group = self.joins(id, group_addr(9), false, Time::NEVER).unwrap();
         self.all_well();
-        self.report_on(on, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
+        (id, group)
+    }
+
+    /// An id for datagrams that is a member of a group and owes the ack of its join.
+    pub(crate) fn member_that_owes(&mut self, on: ChannelKey) -> (IdKey, GroupKey, Event) {
+        let (id, group) = self.joining(on);
+        self.report_on(on, of(group, id, CmEvent::MulticastJoin, 0));
         (id, group, self.expect_event(on, id, cm(CmEvent::MulticastJoin)))
     }
 

@@ -2,10 +2,10 @@
 
 use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, Core, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, RefuseReason,
-    Refused, Request, RequestKind, State, Time,
+    Refused, Request, RequestKind, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, cm, group_addr, raw, to};
+use crate::fixture::{BIND, CoreFixture, group_addr, of, raw, to};
 
 fn numbered(core: u16) -> CoreFixture {
     CoreFixture::with(Limits { core: Some(core), ..Limits::SINGLE })
@@ -15,13 +15,8 @@ fn numbered(core: u16) -> CoreFixture {
 fn filled(core: u16) -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let mut fixture = numbered(core);
     let channel = fixture.channel(Acks::Explicit);
-    let id = fixture.id_for(PortSpace::Udp, Some(channel));
-    fixture.does(id, BIND);
-    let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
-    fixture.all_well();
-    let made = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-    assert_eq!(fixture.report_on(channel, made), Admission::Known);
-    fixture.sees(channel, id, cm(CmEvent::MulticastJoin));
+    let (id, group, event) = fixture.member_that_owes(channel);
+    fixture.acks(event);
     (fixture, channel, id, group)
 }
 
@@ -58,7 +53,7 @@ fn events_of_another_core_are_not_believed() {
     assert_eq!(b.report_on(channel_b, raw(id_a, CmEvent::AddrChange, 0)), Admission::Stray);
     let foreign = b.core.handle_event(channel_a, raw(id_b, CmEvent::AddrChange, 0));
     assert_eq!(foreign, Err(Fault::NoSuchChannel { channel: channel_a }));
-    let lost = RawEvent { group: Some(group_a), ..raw(id_b, CmEvent::MulticastError, 0) };
+    let lost = of(group_a, id_b, CmEvent::MulticastError, 0);
     assert_eq!(b.report_on(channel_b, lost), Admission::Late, "not of a membership here");
     assert_eq!(b.core.group_at(id_b, group_addr(9)), Some(group_b));
     b.stops();

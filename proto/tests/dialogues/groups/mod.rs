@@ -5,18 +5,12 @@ mod leaving;
 mod synchronous;
 mod with_the_id;
 
-use std::net::SocketAddr;
+use cmid_proto::{Admission, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, Request, Time};
 
-use cmid_proto::{Admission, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, RawEvent, Request, Time};
-
-use crate::fixture::{BIND, CoreFixture, SOON, cm, raw};
+use crate::fixture::{BIND, CoreFixture, SOON, cm, group_addr as at, of};
 
 const JOINED: CmEvent = CmEvent::MulticastJoin;
 const LOST: CmEvent = CmEvent::MulticastError;
-
-fn at(last: u8) -> SocketAddr {
-    SocketAddr::from(([239, 1, 1, last], 7471))
-}
 
 fn join(last: u8) -> Request<'static> {
     Request::Join { addr: at(last), send_only: false }
@@ -41,7 +35,7 @@ fn begins(fixture: &mut CoreFixture, id: IdKey, last: u8, deadline: Time) -> Gro
 
 fn report(fixture: &mut CoreFixture, id: IdKey, group: GroupKey, kind: CmEvent, status: i32) -> Admission {
     let device_channel = fixture.core.device_channel(id).unwrap();
-    fixture.report_on(device_channel, RawEvent { group: Some(group), ..raw(id, kind, status) })
+    fixture.report_on(device_channel, of(group, id, kind, status))
 }
 
 /// Joins a group. The join event is taken and acked.
