@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use cmid_proto::table::{self, EventColumn, EventRule};
-use cmid_proto::{Acks, Admission, CmEvent, EventKind, Fault, RawEvent, Request, RequestKind, Service, State, Time};
+use cmid_proto::{
+    Acks, Admission, CmEvent, Errno, EventKind, Fault, RawEvent, Request, RequestKind, Service, State, Time,
+};
 
 use super::ids::{IdInState, SERVICES, id_in_state};
 use crate::fixture::{CoreFixture, RESOLVE, accept, cm, connect, raw};
@@ -134,13 +136,17 @@ fn every_cell_of_the_deadline_is_met_where_one_can_pass() {
                 met += 1;
             }
             Some(request_kind) => {
-                let Some(mut id_in_state) = waiting(state) else { panic!("no way to {state}") };
-                id_in_state.fixture.passes(Duration::from_millis(999));
-                assert_eq!(id_in_state.fixture.state(id_in_state.id), state);
-                id_in_state.fixture.passes(Duration::from_millis(1));
-                assert_eq!(EventRule::Go(id_in_state.fixture.state(id_in_state.id)), cell, "{state}");
-                id_in_state.fixture.sees(id_in_state.here, id_in_state.id, EventKind::DeadlinePassed(request_kind));
-                assert_eq!(id_in_state.fixture.core.poll_timeout(), None);
+                let Some(IdInState { mut fixture, id, here, .. }) = waiting(state) else { panic!("no way to {state}") };
+                let deadline = fixture.within(Duration::from_secs(1));
+                assert_eq!(fixture.core.poll_timeout(), Some((deadline, id)));
+                fixture.passes(Duration::from_millis(999));
+                assert_eq!(fixture.state(id), state);
+                fixture.no_event(here);
+                fixture.passes(Duration::from_millis(1));
+                assert_eq!(EventRule::Go(fixture.state(id)), cell, "{state}");
+                let event = fixture.expect_event(here, id, EventKind::DeadlinePassed(request_kind));
+                assert_eq!(event.result(), Err(Errno::ETIMEDOUT));
+                assert_eq!(fixture.core.poll_timeout(), None);
                 met += 1;
             }
         }

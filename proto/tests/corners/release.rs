@@ -1,23 +1,8 @@
 //! Ids that leave a core, and the channels that go with them.
 
-use cmid_proto::{Acks, CmEvent, Errno, Fault, Limits, RawEvent, RefuseReason, Request, RequestKind, State, Target};
+use cmid_proto::{Acks, CmEvent, Errno, Limits, RawEvent, RefuseReason, Request, RequestKind, State};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, raw};
-
-#[test]
-fn a_private_channel_that_the_device_does_not_close_is_a_leak() {
-    let mut fixture = CoreFixture::new();
-    let id = fixture.id(None);
-    let target = Target::Channel(fixture.core.channel(id).unwrap());
-    fixture.submit(id, Request::Destroy).unwrap();
-    fixture.expect_call("destroy_id", Ok(()));
-    fixture.takes_call("destroy_event_channel");
-    let leak = Fault::Leak { call: "destroy_event_channel", target, errno: Errno::EIO };
-    assert_eq!(fixture.reports(Err(Errno::EIO)), Err(leak));
-    fixture.core.check();
-    assert_eq!(fixture.core.channels().count(), 0);
-    fixture.stops();
-}
 
 #[test]
 fn a_wait_for_a_request_that_the_removal_ended_is_read_in_the_other_core() {

@@ -1,10 +1,6 @@
 //! Corner cases of requests.
 
-use std::time::Duration;
-
-use cmid_proto::{
-    Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State, Time,
-};
+use cmid_proto::{Acks, CmEvent, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State, Time};
 
 use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, to};
 
@@ -109,15 +105,6 @@ fn a_large_core_holds_a_million_ids_and_65536_of_the_rest() {
     assert_eq!((ids, channels, events, groups), (1_048_576, 65_536, 65_536, 65_536));
     assert_eq!((reserved_ids, reserved_events, channel_events, core), (4096, 16_384, 16_384, None));
     assert_eq!(Limits::default(), Limits::LARGE);
-}
-
-#[test]
-fn a_request_that_waits_for_nothing_leaves_the_deadline_of_the_one_that_waits() {
-    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
-    let [soon, later] = [1, 2].map(|seconds| fixture.within(Duration::from_secs(seconds)));
-    fixture.does_until(id, RESOLVE, later);
-    fixture.does_until(id, Request::SetOption { option: CmOption::Tos(4) }, soon);
-    assert_eq!(fixture.core.poll_timeout(), Some((later, id)));
 }
 
 #[test]

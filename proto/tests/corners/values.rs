@@ -43,21 +43,6 @@ fn an_error_with_an_event_names_its_errno_if_the_event_does_not() {
 }
 
 #[test]
-fn the_status_of_an_event_is_an_errno_whatever_its_sign() {
-    let (mut fixture, here, id) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
-    for (status, result) in [
-        (0, Ok(())),
-        (-Errno::EIO.0, Err(Errno::EIO)),
-        (Errno::EIO.0, Err(Errno::EIO)),
-        (i32::MAX, Err(Errno(i32::MAX))),
-        (i32::MIN, Err(Errno::EINVAL)),
-    ] {
-        fixture.report_status(id, CmEvent::AddrChange, status);
-        assert_eq!(fixture.sees(here, id, cm(CmEvent::AddrChange)).result(), result, "{status}");
-    }
-}
-
-#[test]
 fn cores_differ_when_they_differ_in_an_id_or_in_what_they_may_hold() {
     let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Bound);
     let before = fixture.core.clone();

@@ -150,16 +150,6 @@ fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
     fixture.refuses(child, accept(), RefuseReason::OnListenersChannel);
 }
 
-#[test]
-fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let (_, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
-    fixture.makes(child, accept(), "migrate_id");
-    let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
-    assert_eq!((failure.call, failure.state), ("accept", State::Failed));
-    assert_ne!(fixture.core.device_channel(child), Some(device_channel));
-}
-
 /// The kernel reports no event of an id before its accept; a device may.
 #[test]
 fn an_event_before_an_accept_is_delivered_where_the_id_is_accepted() {

@@ -2,8 +2,8 @@
 
 use cmid_proto::datapath::AhAttr;
 use cmid_proto::{
-    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, IdKey, PortSpace, RawEvent,
-    RefuseReason, RejectReason, Request, RequestKind, Service, State,
+    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, IdKey, PortSpace, RawEvent, RefuseReason,
+    RejectReason, Request, RequestKind, Service, State,
 };
 
 use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, SOON, TO_SYNC, accept, cm, connect, param, raw};
@@ -151,41 +151,16 @@ fn private_data_is_limited_by_what_the_message_of_the_service_holds() {
 }
 
 #[test]
-fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
-    for synchronous in [false, true] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = routed(&mut fixture, channel);
-        if synchronous {
-            fixture.does(id, TO_SYNC);
-        }
-        fixture.does_soon(id, connect());
-        fixture.passes(SOON);
-        if synchronous {
-            assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
-        } else {
-            fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
-        }
-        assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Failed, None));
-        assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
-        assert_eq!(fixture.report_status(id, CmEvent::AddrError, -1), Admission::Late);
-    }
-}
-
-#[test]
-fn a_call_that_fails_leaves_a_lookup_to_be_tried_again_and_an_answer_lost() {
+fn in_synchronous_mode_a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let active = routed(&mut fixture, channel);
-    let failure = fixture.fails(active, connect(), "connect", Errno::EINVAL);
-    assert_eq!(failure.state, State::RouteResolved);
-    fixture.does(active, connect());
-    assert_eq!(fixture.state(active), State::SidrReqSent);
-    let passive = fixture.in_state(channel, State::SidrReqReceived);
-    fixture.fails(passive, REJECT, "reject", Errno::EINVAL);
-    assert_eq!(fixture.state(passive), State::SidrReqReceived);
-    fixture.makes(passive, accept(), "migrate_id");
-    // The kernel has rejected the peer.
-    let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
-    assert_eq!(failure.state, State::Failed);
+    let id = routed(&mut fixture, channel);
+    fixture.does(id, TO_SYNC);
+    fixture.does_soon(id, connect());
+    fixture.passes(SOON);
+    assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
+    assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Failed, None));
+    assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
+    assert_eq!(fixture.report_status(id, CmEvent::AddrError, -1), Admission::Late);
 }
 
 #[test]

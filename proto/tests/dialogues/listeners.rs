@@ -212,15 +212,3 @@ fn a_child_that_owes_an_ack_is_destroyed_after_its_listener() {
     fixture.core.check();
     assert_eq!(fixture.core.ids().count(), 0);
 }
-
-#[test]
-fn an_id_that_the_device_has_migrated_stays_where_it_is() {
-    let mut fixture = CoreFixture::new();
-    let [here, there] = [(); 2].map(|()| fixture.channel(Acks::OnDelivery));
-    let listener = fixture.in_state(here, State::Listening);
-    let child = fixture.report_request(listener);
-    fixture.does(child, to(here));
-    fixture.does(listener, to(there));
-    assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(here), Some(here)));
-    fixture.core.check();
-}

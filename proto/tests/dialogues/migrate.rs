@@ -4,7 +4,7 @@ use cmid_proto::{
     Acks, Admission, Call, CmEvent, Errno, EventKind, RefuseReason, Refused, Request, RequestKind, State,
 };
 
-use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw, to};
+use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, raw, to};
 
 /// An event that every living state except *removed* delivers, and that changes no state.
 const ANY: CmEvent = CmEvent::Unknown(1000);
@@ -176,7 +176,7 @@ fn operations() -> [(State, Request<'static>, CmEvent, State); 7] {
 fn an_operation_goes_on_where_its_id_has_moved_to() {
     for (from, request, end, after) in operations() {
         let (mut fixture, [here, there], id) = CoreFixture::with_id_on_two(Acks::Explicit, from);
-        let soon = fixture.within(std::time::Duration::from_millis(2));
+        let soon = fixture.within(SOON);
         fixture.submit_until(id, request, soon).unwrap();
         if request.request_kind() == RequestKind::Accept {
             fixture.expect_call("migrate_id", OK);
@@ -184,6 +184,9 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
         assert!(fixture.answers(OK).is_some());
         fixture.makes(id, to(there), "migrate_id");
         assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
+        let mut late = fixture.clone();
+        late.passes(SOON);
+        late.sees(there, id, EventKind::DeadlinePassed(request.request_kind()));
         fixture.report_and_take(id, end);
         assert_eq!((fixture.state(id), fixture.core.channel(id)), (after, Some(there)));
         fixture.no_event(here);

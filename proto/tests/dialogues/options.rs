@@ -123,7 +123,8 @@ fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
                 fixture.in_state(channel, from)
             };
             let soon = fixture.does_soon(id, request);
-            fixture.submit(id, REUSE).unwrap();
+            let sooner = fixture.within(SOON / 2);
+            fixture.submit_until(id, REUSE, sooner).unwrap();
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");
             fixture.expect_call("set_option", outcome);
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");

@@ -6,7 +6,7 @@ use cmid_proto::{
     Acks, CmEvent, Errno, ErrorWith, Limits, RawEvent, RefuseReason, Refused, Request, RequestKind, State, Time,
 };
 
-use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC, accept, cm, connect, to};
+use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, connect, to};
 
 #[test]
 fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
@@ -119,21 +119,6 @@ fn an_id_that_finds_no_room_is_given_back() {
     two.all_well();
     let (key, home) = two.core.adopt(released).unwrap();
     two.sees(home, key, cm(CmEvent::AddrChange));
-}
-
-#[test]
-fn a_listener_listens_in_the_other_core() {
-    let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
-    let listener = one.id(None);
-    one.does(listener, LISTEN);
-    let (released, _) = one.core.release(listener).unwrap();
-    let (key, home) = two.core.adopt(released).unwrap();
-    two.core.check();
-    let child = two.report_request(key);
-    two.sees(home, child, cm(CmEvent::ConnectRequest));
-    two.refuses(child, accept(), RefuseReason::OnListenersChannel);
-    two.does(child, TO_SYNC);
-    two.does(child, accept());
 }
 
 #[test]

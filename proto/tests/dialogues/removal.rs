@@ -1,8 +1,6 @@
 //! Device removal in every state and during every operation.
 
-use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, RawEvent, Request, RequestKind, State, table,
-};
+use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, RawEvent, Request, State};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, SOON, TO_SYNC, accept, cm, connect, raw, to};
 
@@ -138,16 +136,4 @@ fn a_destroy_that_waits_or_is_due_takes_no_notice() {
         }
         fixture.sees(channel, id, EventKind::Destroyed);
     }
-}
-
-#[test]
-fn every_deadline_there_is_ends_with_its_state() {
-    for state in living().filter(|&state| table::operation(state).is_some()) {
-        let deadline = table::event_rule(state, table::EventColumn::Deadline);
-        assert!(
-            matches!(deadline, table::EventRule::Go(next) if next != state && table::operation(next).is_none()),
-            "{state}"
-        );
-    }
-    assert_eq!(table::operation(State::Closing), Some(RequestKind::Teardown));
 }

@@ -89,6 +89,8 @@ fn an_event_becomes_a_result() {
     let unresolved = cm(CmEvent::AddrError, -110).into_result().unwrap_err();
     assert_eq!(unresolved.to_string(), "id1: ADDR_ERROR (ETIMEDOUT)");
     assert_eq!(io::Error::from(unresolved).kind(), io::ErrorKind::TimedOut);
+    let results = [0, -5, 5, i32::MAX, i32::MIN].map(|status| cm(CmEvent::AddrChange, status).result());
+    assert_eq!(results, [Ok(()), Err(Errno::EIO), Err(Errno::EIO), Err(Errno(i32::MAX)), Err(Errno::EINVAL)]);
     // A status of 0 is a failure where another request ends by it.
     assert!(cm(CmEvent::Disconnected, 0).into_result().is_ok());
     for (request, result) in [

@@ -156,6 +156,7 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     // The application did not request the close, so its failure is reported as a fault.
     let leak = Fault::Leak { call: "destroy_event_channel", target: Target::Channel(home), errno: Errno::EINTR };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
+    assert_eq!(drive.core().channels().count(), 0);
     assert_ne!(drive.run(8), Next::Again);
 }
 

@@ -320,19 +320,6 @@ fn fence(fixture: &mut RegionFixture, fallback: memory::Fallback, code: i32, err
 }
 
 #[test]
-fn keys_are_read_again_after_every_success() {
-    for (code, fallback, keys) in [
-        (0, memory::Fallback::None, CHANGED),
-        (-3, memory::Fallback::None, CHANGED),
-        (-4, memory::Fallback::Anew, ANEW),
-    ] {
-        let mut fixture = RegionFixture::new();
-        fence(&mut fixture, fallback, code, Errno::EOPNOTSUPP);
-        assert_eq!((fixture.region.keys(), fixture.region.access()), (Some(keys), Some(FENCED)));
-    }
-}
-
-#[test]
 fn the_way_is_that_of_the_last_success() {
     let mut fixture = RegionFixture::new();
     assert_eq!(fixture.region.way(), Way::Anew);
