@@ -79,6 +79,23 @@ pub trait DeviceLayer {
     }
 }
 
+/// `Inner`, `inner` and `inner_mut` of a layer whose inner device is in a field. For the layers of tests.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! layer_on {
+    ($field:tt: $inner:ty) => {
+        type Inner = $inner;
+
+        fn inner(&self) -> &$inner {
+            &self.$field
+        }
+
+        fn inner_mut(&mut self) -> &mut $inner {
+            &mut self.$field
+        }
+    };
+}
+
 /// The handle of an id that the inner device has released.
 type HandleOf<L> = <<L as DeviceLayer>::Inner as Device>::Handle;
 

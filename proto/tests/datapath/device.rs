@@ -382,15 +382,7 @@ impl Pollable for Paths {
 pub(crate) struct Layer(pub(crate) Paths);
 
 impl DeviceLayer for Layer {
-    type Inner = Paths;
-
-    fn inner(&self) -> &Paths {
-        &self.0
-    }
-
-    fn inner_mut(&mut self) -> &mut Paths {
-        &mut self.0
-    }
+    cmid_proto::layer_on!(0: Paths);
 
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, (): ()) -> Outcome {
         self.0.adopt(id, channel, ())

@@ -7,15 +7,7 @@ use crate::device::{LIMITS, Script, addr};
 struct Layer(Script);
 
 impl DeviceLayer for Layer {
-    type Inner = Script;
-
-    fn inner(&self) -> &Script {
-        &self.0
-    }
-
-    fn inner_mut(&mut self) -> &mut Script {
-        &mut self.0
-    }
+    cmid_proto::layer_on!(0: Script);
 }
 
 #[test]

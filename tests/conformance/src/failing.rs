@@ -92,15 +92,7 @@ impl<D> Failing<D> {
 }
 
 impl<D: Device> DeviceLayer for Failing<D> {
-    type Inner = D;
-
-    fn inner(&self) -> &D {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut D {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: D);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let event = self.device.fetch(on, child)?;

@@ -45,15 +45,7 @@ impl<D: Device> Recorder<D> {
 }
 
 impl<D: Pollable> DeviceLayer for Recorder<D> {
-    type Inner = D;
-
-    fn inner(&self) -> &D {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut D {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: D);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         (self.before_read)();

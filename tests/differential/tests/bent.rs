@@ -56,15 +56,7 @@ impl Bent {
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
 impl DeviceLayer for Bent {
-    type Inner = SimDevice;
-
-    fn inner(&self) -> &SimDevice {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut SimDevice {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: SimDevice);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let mut raw = self.device.fetch(on, child)?;

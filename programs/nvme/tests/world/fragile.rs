@@ -27,15 +27,7 @@ impl Fragile {
 }
 
 impl DeviceLayer for Fragile {
-    type Inner = SimDevice;
-
-    fn inner(&self) -> &SimDevice {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut SimDevice {
-        &mut self.device
-    }
+    cmid_mio::proto::layer_on!(device: SimDevice);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.is_at(FETCH);

@@ -34,14 +34,7 @@ struct Counting<D> {
 }
 
 impl<D: Device> DeviceLayer for Counting<D> {
-    type Inner = D;
-
-    fn inner(&self) -> &D {
-        &self.device
-    }
-    fn inner_mut(&mut self) -> &mut D {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: D);
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.calls.set(self.calls.get() + 1);
         self.device.call(call, private_data)

@@ -20,15 +20,7 @@ pub(super) struct Judged {
 }
 
 impl DeviceLayer for Judged {
-    type Inner = KernelCm;
-
-    fn inner(&self) -> &KernelCm {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut KernelCm {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: KernelCm);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let mut kernel = self.kernel.borrow_mut();

@@ -60,15 +60,7 @@ impl Unreliable {
 }
 
 impl DeviceLayer for Unreliable {
-    type Inner = SimDevice;
-
-    fn inner(&self) -> &SimDevice {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut SimDevice {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: SimDevice);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         if let Some(left) = self.failing.checked_sub(1) {
