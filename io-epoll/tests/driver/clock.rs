@@ -1,40 +1,22 @@
 //! A wait without a limit reads the clock only where a time is needed; one with a limit ends at it.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, EventKind, IdKey, PortSpace, RequestKind, Time};
-use cmid_sim::{Clock, Fabric, SimDevice};
+use cmid_proto::{CmEvent, ConnParam, EventKind, RequestKind, Time};
 
-/// Longer than any wait of these tests, also on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
-const A_WHILE: Duration = Duration::from_millis(50);
+use crate::{A_WHILE, PEER, SOON, channel, driver, listen, resolve};
+
 /// Events arrive meanwhile, also on a busy machine.
 const LONGER: Duration = Duration::from_millis(500);
-const SERVER: &str = "10.0.0.2:7";
-
-fn driver() -> Epoll<SimDevice> {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
-    Epoll::new(host.device(), Config::default()).unwrap()
-}
-
-/// Begins to resolve the server's address on a new id.
-fn resolve(driver: &mut Epoll<SimDevice>, channel: ChannelKey) -> IdKey {
-    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-    driver.drive().resolve_addr(id, None, SERVER.parse().unwrap(), Time::NEVER).unwrap();
-    id
-}
 
 #[test]
 fn the_present_time_is_known_after_a_wait() {
     let mut driver = driver();
-    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    let channel = channel(&mut driver);
     let before = driver.drive().now();
     thread::sleep(A_WHILE);
-    resolve(&mut driver, channel);
+    resolve(&mut driver, channel, PEER, Time::NEVER);
     driver.wait(None).unwrap();
     assert_eq!(driver.drive().next_event(channel).unwrap().cm(), Some(CmEvent::AddrResolved));
     assert!(driver.drive().now().since(before) >= A_WHILE);
@@ -43,12 +25,10 @@ fn the_present_time_is_known_after_a_wait() {
 #[test]
 fn a_deadline_passes_while_events_keep_coming() {
     let mut driver = driver();
-    let [of_server, channel] = [0; 2].map(|_| driver.drive().open_channel(Acks::OnDelivery).unwrap());
+    let [of_server, channel] = [0; 2].map(|_| channel(&mut driver));
     // The listener does not answer.
-    let listener = driver.drive().create_id(Some(of_server), PortSpace::Tcp).unwrap();
-    driver.drive().bind(listener, SERVER.parse().unwrap()).unwrap();
-    driver.drive().listen(listener, 8).unwrap();
-    let id = resolve(&mut driver, channel);
+    listen(&mut driver, of_server);
+    let id = resolve(&mut driver, channel, PEER, Time::NEVER);
     driver.wait(None).unwrap();
     assert_eq!(driver.drive().next_event(channel).unwrap().id, id);
     driver.drive().resolve_route(id, Time::NEVER).unwrap();
@@ -59,7 +39,7 @@ fn a_deadline_passes_while_events_keep_coming() {
     driver.drive().connect(id, ConnParam { qp_num: 9, ..ConnParam::default() }, &[], deadline).unwrap();
     let mut others = 0;
     while begun.elapsed() < SOON {
-        let other = resolve(&mut driver, channel);
+        let other = resolve(&mut driver, channel, PEER, Time::NEVER);
         driver.wait(None).unwrap();
         while let Some(event) = driver.drive().next_event(channel) {
             if event.kind == EventKind::DeadlinePassed(RequestKind::Connect) {

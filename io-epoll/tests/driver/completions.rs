@@ -1,23 +1,14 @@
 //! A wait for events, the descriptor of a CQ and a deadline.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_epoll::{Config, Epoll};
+use cmid_epoll::Epoll;
 use cmid_proto::datapath::{Access, Completion, QpParts, SendWr, prelude::*};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, PortSpace, Time};
-use cmid_sim::{Clock, Cq, Fabric, SimDevice};
+use cmid_proto::{ChannelKey, CmEvent, ConnParam, Event, Time};
+use cmid_sim::{Cq, SimDevice};
 
-/// Longer than any wait of these tests, also on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
-const A_WHILE: Duration = Duration::from_millis(50);
-
-fn driver() -> Epoll<SimDevice> {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
-    Epoll::new(host.device(), Config::default()).unwrap()
-}
+use crate::{A_WHILE, PEER, SOON, channel, driver, listen, resolve};
 
 /// The example of [`Epoll::wait_with`], with one CQ of one place.
 fn next(
@@ -38,16 +29,11 @@ fn next(
 }
 
 #[test]
-#[expect(clippy::wildcard_enum_match_arm, reason = "no other event comes")]
 fn a_completion_an_event_or_the_deadline_ends_a_wait() {
     let mut driver = driver();
-    let on = driver.drive().open_channel(Acks::OnDelivery).unwrap();
-    let server = "10.0.0.2:7471".parse().unwrap();
-    let listener = driver.drive().create_id(Some(on), PortSpace::Tcp).unwrap();
-    driver.drive().bind(listener, server).unwrap();
-    driver.drive().listen(listener, 1).unwrap();
-    let client = driver.drive().create_id(Some(on), PortSpace::Tcp).unwrap();
-    driver.drive().resolve_addr(client, None, server, Time::NEVER).unwrap();
+    let on = channel(&mut driver);
+    listen(&mut driver, on);
+    let client = resolve(&mut driver, on, PEER, Time::NEVER);
     let (mut sides, mut established): (Vec<QpParts<SimDevice>>, _) = (Vec::new(), 0);
     while established < 2 {
         driver.wait(Some(SOON)).unwrap();

@@ -1,32 +1,15 @@
 //! The driver's one descriptor in another loop: readable exactly when a turn has work.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Next, PortSpace, RequestKind, Time};
-use cmid_sim::{Clock, Fabric, SimDevice};
-use rustix::event::{PollFd, PollFlags, epoll, poll};
+use cmid_proto::{ChannelKey, CmEvent, Event, EventKind, Next, RequestKind, Time};
+use cmid_sim::SimDevice;
+use rustix::event::epoll;
 use rustix::time::Timespec;
 
-/// Longer than any wait of these tests, also on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
-
-fn driver(config: Config) -> Epoll<SimDevice> {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    Epoll::new(fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]).device(), config).unwrap()
-}
-
-fn readable(driver: &Epoll<SimDevice>, within: Duration) -> bool {
-    let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
-    poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&timeout)).unwrap() == 1
-}
-
-fn id(driver: &mut Epoll<SimDevice>) -> (ChannelKey, IdKey) {
-    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
-    (channel, driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap())
-}
+use crate::{A_WHILE, PEER, SOON, channel, device, driver, listen, readable, resolve};
 
 /// The next event of a channel.
 fn awaited(driver: &mut Epoll<SimDevice>, on: ChannelKey) -> Event {
@@ -42,26 +25,23 @@ fn awaited(driver: &mut Epoll<SimDevice>, on: ChannelKey) -> Event {
 
 #[test]
 fn an_event_makes_it_readable_once() {
-    let mut driver = driver(Config::default());
-    let (channel, id) = id(&mut driver);
-    driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    let mut driver = driver();
+    let channel = channel(&mut driver);
+    resolve(&mut driver, channel, PEER, Time::NEVER);
     assert!(readable(&driver, SOON));
     assert_eq!(driver.turn().unwrap(), Next::Deliver);
     assert_eq!(driver.drive().next_event(channel).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
     assert!(matches!(driver.turn().unwrap(), Next::Wait(_)));
-    assert!(!readable(&driver, Duration::from_millis(100)));
+    assert!(!readable(&driver, A_WHILE));
 }
 
 #[test]
 fn a_deadline_makes_it_readable() {
-    let mut driver = driver(Config::default());
-    let (channel, id) = id(&mut driver);
+    let mut driver = driver();
+    let channel = channel(&mut driver);
     // The listener never replies, so only the core's deadline ends the connect.
-    let listener = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-    let there = "10.0.0.2:7471".parse().unwrap();
-    driver.drive().bind(listener, there).unwrap();
-    driver.drive().listen(listener, 1).unwrap();
-    driver.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
+    listen(&mut driver, channel);
+    let id = resolve(&mut driver, channel, PEER, Time::NEVER);
     let mut kinds = Vec::new();
     while !kinds.contains(&EventKind::DeadlinePassed(RequestKind::Connect)) {
         // After `Deliver` or `Again` there are events already, so there is no wait.
@@ -86,21 +66,22 @@ fn a_deadline_makes_it_readable() {
 #[test]
 fn a_wait_lasts_as_long_as_it_may_and_a_busy_poll_finds_events_too() {
     let span = Duration::from_millis(20);
-    let (mut idle, begun) = (driver(Config::default()), Instant::now());
+    let (mut idle, begun) = (driver(), Instant::now());
     idle.wait(Some(span)).unwrap();
     assert!(begun.elapsed() >= span);
-    let mut busy = driver(Config { busy_poll: Duration::from_millis(500), ..Config::default() });
-    let (channel, id) = id(&mut busy);
-    busy.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    let config = Config { busy_poll: Duration::from_millis(500), ..Config::default() };
+    let mut busy = Epoll::new(device(), config).unwrap();
+    let channel = channel(&mut busy);
+    resolve(&mut busy, channel, PEER, Time::NEVER);
     assert_eq!(awaited(&mut busy, channel).cm(), Some(CmEvent::AddrResolved));
     assert!(busy.as_fd().try_clone_to_owned().is_ok());
 }
 
 #[test]
 fn a_wait_without_time_takes_what_is_in_the_kernel() {
-    let mut driver = driver(Config::default());
-    let (channel, id) = id(&mut driver);
-    driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    let mut driver = driver();
+    let channel = channel(&mut driver);
+    resolve(&mut driver, channel, PEER, Time::NEVER);
     assert!(readable(&driver, SOON));
     driver.wait(Some(Duration::ZERO)).unwrap();
     assert_eq!(driver.drive().next_event(channel).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
@@ -109,15 +90,15 @@ fn a_wait_without_time_takes_what_is_in_the_kernel() {
 #[test]
 fn an_edge_triggered_outer_loop_hears_of_every_channel() {
     const CHANNELS: usize = 200;
-    let mut driver = driver(Config::default());
+    let mut driver = driver();
     let outer = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     epoll::add(&outer, &driver, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET).unwrap();
-    let ids: Vec<_> = (0..CHANNELS).map(|_| id(&mut driver)).collect();
-    for &(_, id) in &ids {
-        driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    let channels: Vec<_> = (0..CHANNELS).map(|_| channel(&mut driver)).collect();
+    for &channel in &channels {
+        resolve(&mut driver, channel, PEER, Time::NEVER);
     }
     // After this pause most of the events are readable.
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(A_WHILE);
     let mut record = 0;
     while record < CHANNELS {
         let mut reports = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
@@ -125,7 +106,7 @@ fn an_edge_triggered_outer_loop_hears_of_every_channel() {
         assert_eq!(epoll::wait(&outer, &mut reports, Some(&soon)).unwrap(), 1, "{record} of {CHANNELS}");
         loop {
             let rest = driver.turn().unwrap();
-            record += ids.iter().filter(|&&(channel, _)| driver.drive().next_event(channel).is_some()).count();
+            record += channels.iter().filter(|&&channel| driver.drive().next_event(channel).is_some()).count();
             if let Next::Wait(_) = rest {
                 break;
             }

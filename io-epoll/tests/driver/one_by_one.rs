@@ -1,20 +1,15 @@
 //! Each event is read when it is taken. A loop may take one event at a time and leave the others.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::{
-    Acks, Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Next, Outcome, Pollable, PortSpace, RawEvent, Time,
-};
-use cmid_sim::{Clock, Fabric, SimDevice};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
+use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Next, Outcome, Pollable, RawEvent, Time};
+use cmid_sim::SimDevice;
+
+use crate::{A_WHILE, PEER, SOON, channel, device, readable, resolve};
 
 /// Counts the reads that find no event.
 struct Counting {
@@ -23,15 +18,7 @@ struct Counting {
 }
 
 impl DeviceLayer for Counting {
-    type Inner = SimDevice;
-
-    fn inner(&self) -> &SimDevice {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut SimDevice {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: SimDevice);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let fetched = self.device.fetch(on, child);
@@ -56,29 +43,14 @@ impl Pollable for Counting {
     }
 }
 
-const SOON: Duration = Duration::from_secs(20);
-const A_WHILE: Duration = Duration::from_millis(100);
 const EVENTS: usize = 50;
-const PEER: &str = "10.0.0.2:1";
 /// No host has it, so a lookup of it ends at its deadline.
 const NOBODY: &str = "10.0.0.77:1";
 
 fn driver() -> (Epoll<Counting>, Rc<Cell<usize>>) {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
     let in_vain = Rc::new(Cell::new(0));
-    let device = Counting { device: host.device(), in_vain: Rc::clone(&in_vain) };
+    let device = Counting { device: device(), in_vain: Rc::clone(&in_vain) };
     (Epoll::new(device, Config::default()).unwrap(), in_vain)
-}
-
-fn channels<const N: usize>(driver: &mut Epoll<Counting>) -> [ChannelKey; N] {
-    [(); N].map(|()| driver.drive().open_channel(Acks::OnDelivery).unwrap())
-}
-
-fn resolve(driver: &mut Epoll<Counting>, channel: ChannelKey, dst: &str, deadline: Time) -> IdKey {
-    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-    driver.drive().resolve_addr(id, None, dst.parse::<SocketAddr>().unwrap(), deadline).unwrap();
-    id
 }
 
 /// Makes events on a channel: some in the device, and as many that the core has made itself, of deadlines.
@@ -95,15 +67,10 @@ fn takes_one(driver: &mut Epoll<Counting>, channel: ChannelKey) -> bool {
     driver.drive().next_event(channel).is_some()
 }
 
-fn readable(driver: &Epoll<Counting>, within: Duration) -> bool {
-    let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
-    poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&timeout)).unwrap() == 1
-}
-
 #[test]
 fn a_loop_that_takes_one_event_per_turn_loses_nothing() {
     let (mut driver, _) = driver();
-    let [channel] = channels(&mut driver);
+    let channel = channel(&mut driver);
     make_events(&mut driver, channel);
     let mut taken = 0;
     while taken < EVENTS {
@@ -120,7 +87,7 @@ fn a_loop_that_takes_one_event_per_turn_loses_nothing() {
 #[test]
 fn an_event_is_read_when_it_is_taken_and_no_channel_is_kept_waiting() {
     let (mut driver, in_vain) = driver();
-    let [busy, other] = channels(&mut driver);
+    let [busy, other] = [(); 2].map(|()| channel(&mut driver));
     for _ in 0..EVENTS {
         resolve(&mut driver, busy, PEER, Time::NEVER);
     }
@@ -140,7 +107,7 @@ fn an_event_is_read_when_it_is_taken_and_no_channel_is_kept_waiting() {
 #[test]
 fn where_events_come_one_by_one_no_read_finds_nothing() {
     let (mut driver, in_vain) = driver();
-    let [channel] = channels(&mut driver);
+    let channel = channel(&mut driver);
     for _ in 0..64 {
         resolve(&mut driver, channel, PEER, Time::NEVER);
         driver.wait(Some(SOON)).unwrap();

@@ -1,30 +1,14 @@
 //! The waker ends a wait from another thread, once per call.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Acks, CmEvent, Next, PortSpace, Time};
-use cmid_sim::{Clock, Fabric, SimDevice};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
+use cmid_epoll::Epoll;
+use cmid_proto::{CmEvent, Next, Time};
+use cmid_sim::SimDevice;
 
-/// Longer than any wait of these tests, also on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
-const A_WHILE: Duration = Duration::from_millis(50);
-
-fn driver() -> Epoll<SimDevice> {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
-    Epoll::new(host.device(), Config::default()).unwrap()
-}
-
-fn readable(driver: &Epoll<SimDevice>, within: Duration) -> bool {
-    let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
-    poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&timeout)).unwrap() == 1
-}
+use crate::{A_WHILE, PEER, SOON, channel, driver, readable, resolve};
 
 fn waits(driver: &mut Epoll<SimDevice>, at_most: Duration) -> Duration {
     let begun = Instant::now();
@@ -87,9 +71,8 @@ fn a_nested_driver_is_readable_until_its_turn() {
 fn a_wake_loses_no_event() {
     let mut driver = driver();
     let waker = driver.waker().unwrap();
-    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
-    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
-    driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    let channel = channel(&mut driver);
+    resolve(&mut driver, channel, PEER, Time::NEVER);
     let begun = Instant::now();
     let event = loop {
         waker.wake();
