@@ -13,15 +13,13 @@ mod world;
 use std::alloc::System;
 use std::cell::RefCell;
 use std::hint::black_box;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
-use cmid_proto::{CmEvent, ConnParam, PortSpace};
-use cmid_verbs::with_kernel;
+use cmid_proto::{CmEvent, PortSpace};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::scripted::Scripted;
-use crate::world::{Ended, NEVER, World};
+use crate::world::{Ended, NEVER, World, on, param};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -29,24 +27,13 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// The number of connections made before the allocations are counted. The same number is made while they are counted.
 const CONNECTIONS: usize = 1000;
 
-/// The parameters for a QP of the application.
-fn param() -> ConnParam {
-    ConnParam { qp_num: 7, ..ConnParam::default() }
-}
-
 fn active(world: &mut World) -> Result<(), Ended> {
-    let peer: SocketAddr = ([10, 0, 0, 2], 7000).into();
     let id = world.create(PortSpace::Tcp)?;
-    world.request("resolve_addr", id, |drive| drive.resolve_addr(id, None, peer, NEVER))?;
-    let _ = world.event(CmEvent::AddrResolved)?;
-    world.request("resolve_route", id, |drive| drive.resolve_route(id, NEVER))?;
-    let _ = world.event(CmEvent::RouteResolved)?;
+    world.resolves(id)?;
     world.request("connect", id, |drive| drive.connect(id, param(), b"hello", NEVER))?;
     let _ = world.event(CmEvent::ConnectResponse)?;
     world.request("establish", id, |drive| drive.establish(id))?;
-    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
-    let _ = world.event(CmEvent::Disconnected)?;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))
+    world.disconnects(id)
 }
 
 fn passive(world: &mut World, kernel: &RefCell<Scripted>) -> Result<(), Ended> {
@@ -54,20 +41,16 @@ fn passive(world: &mut World, kernel: &RefCell<Scripted>) -> Result<(), Ended> {
     let id = world.event(CmEvent::ConnectRequest)?.id;
     world.request("accept", id, |drive| drive.accept(id, param(), b"welcome", NEVER))?;
     let _ = world.event(CmEvent::Established)?;
-    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
-    let _ = world.event(CmEvent::Disconnected)?;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))
+    world.disconnects(id)
 }
 
 /// Returns a world with a listener that has had one request.
 fn listening(kernel: &Rc<RefCell<Scripted>>) -> Result<World, Ended> {
     let mut world = World::new(kernel);
     world.checks = false;
-    let listener = world.create(PortSpace::Tcp)?;
-    world.request("bind_addr", listener, |drive| drive.bind(listener, ([10, 0, 0, 1], 7000).into()))?;
-    world.request("listen", listener, |drive| drive.listen(listener, 4))?;
+    world.listener()?;
     let id = world.event(CmEvent::ConnectRequest)?.id;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))?;
+    world.destroys(id)?;
     Ok(world)
 }
 
@@ -86,17 +69,13 @@ fn connections_without_a_qp_allocate_nothing() {
     assert_eq!(allocations(|| drop(black_box(Box::new(1)))), CONNECTIONS);
 
     let kernel = Rc::new(RefCell::new(Scripted::default()));
-    let script = Rc::clone(&kernel);
-    with_kernel(
-        move |command, into| script.borrow_mut().answer(command, into),
-        || {
-            let mut world = listening(&kernel).expect("a listener");
-            let before = kernel.borrow().commands;
-            assert_eq!(allocations(|| active(&mut world).expect("a connection")), 0, "active");
-            assert_eq!(allocations(|| passive(&mut world, &kernel).expect("a connection")), 0, "passive");
-            // Each connection makes its commands.
-            assert!(kernel.borrow().commands - before > 4 * CONNECTIONS * 8);
-            assert!(world.end().is_empty());
-        },
-    );
+    on(&kernel, || {
+        let mut world = listening(&kernel).expect("a listener");
+        let before = kernel.borrow().commands;
+        assert_eq!(allocations(|| active(&mut world).expect("a connection")), 0, "active");
+        assert_eq!(allocations(|| passive(&mut world, &kernel).expect("a connection")), 0, "passive");
+        // Each connection makes its commands.
+        assert!(kernel.borrow().commands - before > 4 * CONNECTIONS * 8);
+        assert!(world.end().is_empty());
+    });
 }

@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use cmid_proto::{Call, CmEvent, Device as _, Errno, IdKey, Pollable as _, PortSpace};
 
-use crate::kernel::abi::offset;
-use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of};
+use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, create, id, number_of, put_event, with_id};
 use crate::kernel::{KernelCm, with_kernel};
 
 /// The events to read: the uid, the number of the id, and the type.
@@ -25,9 +24,7 @@ fn kernel(unread: Unread) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
             }
             GET_EVENT => {
                 let (uid, handle, kind) = unread.borrow_mut().pop_front().ok_or(Errno::EAGAIN)?;
-                into[..8].copy_from_slice(&uid.to_bits().to_ne_bytes());
-                into[offset::EVENT_ID..][..4].copy_from_slice(&handle.to_ne_bytes());
-                into[offset::EVENT_KIND..][..4].copy_from_slice(&kind.code().to_ne_bytes());
+                put_event(into, uid.to_bits(), handle, kind);
             }
             _ => {}
         }
@@ -39,17 +36,11 @@ fn kernel(unread: Unread) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
 fn an_event_is_of_the_id_with_its_number_whatever_key_others_have() {
     let unread = Unread::default();
     with_kernel(kernel(Rc::clone(&unread)), || {
-        let create = |device: &mut KernelCm| {
-            device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
-            let create = Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp };
-            device.call(&create, &[]).unwrap();
-        };
-        let mut device = KernelCm::open(1).unwrap();
-        create(&mut device);
+        let mut device = with_id(PortSpace::Tcp);
         // Two ids of devices whose cores have the number of this one. All three are on one channel then.
         for slot in 1..3 {
             let mut other = device.sibling();
-            create(&mut other);
+            create(&mut other, 0, PortSpace::Tcp);
             let handle = other.release(id(0), channel(0)).unwrap();
             device.adopt(id(slot), channel(slot), handle).unwrap();
             device.call(&Call::Migrate { id: id(slot), from: channel(slot), to: channel(0) }, &[]).unwrap();

@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use cmid_proto::{Call, CmEvent, Device as _, Errno, Pollable as _, PortSpace};
 
-use crate::kernel::abi::offset;
 use crate::kernel::channel::Channel;
-use crate::kernel::test_commands::{DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, id, number_of};
+use crate::kernel::test_commands::{
+    DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, create, id, number_of, put_event, with_id,
+};
 use crate::kernel::{KernelCm, with_kernel};
 
 /// What the kernel does next.
@@ -25,8 +26,7 @@ fn kernel(mode: Rc<Cell<Mode>>) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Er
         into.fill(0);
         match number_of(command)? {
             GET_EVENT if mode.replace(Mode::Normal) == Mode::Request => {
-                into[..8].copy_from_slice(&id(0).to_bits().to_ne_bytes());
-                into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::ConnectRequest.code().to_ne_bytes());
+                put_event(into, id(0).to_bits(), 0, CmEvent::ConnectRequest);
                 Ok(())
             }
             GET_EVENT => Err(Errno::EAGAIN),
@@ -48,11 +48,10 @@ fn check(device: &KernelCm, count: usize) {
 fn an_id_has_the_descriptor_of_its_channel() {
     let mode = Rc::new(Cell::new(Mode::Normal));
     with_kernel(kernel(Rc::clone(&mode)), || {
-        let mut device = KernelCm::open(1).unwrap();
-        for slot in 0..3 {
+        let mut device = with_id(PortSpace::Tcp);
+        for slot in 1..3 {
             device.call(&Call::OpenChannel { channel: channel(slot) }, &[]).unwrap();
         }
-        device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
         check(&device, 1);
 
         let migrate = |slot, from, to| Call::Migrate { id: id(slot), from: channel(from), to: channel(to) };
@@ -97,11 +96,7 @@ fn a_dropped_device_destroys_its_ids_by_command() {
     };
     with_kernel(script, || {
         let mut device = KernelCm::open(1).unwrap();
-        for slot in 0..2 {
-            assert_eq!(device.call(&Call::OpenChannel { channel: channel(slot) }, &[]), Ok(()));
-            let create = Call::CreateId { id: id(slot), channel: channel(slot), port_space: PortSpace::Tcp };
-            assert_eq!(device.call(&create, &[]), Ok(()));
-        }
+        (0..2).for_each(|slot| create(&mut device, slot, PortSpace::Tcp));
         mode.set(Mode::Request);
         assert_eq!(device.fetch(channel(0), id(2)).unwrap().map(|raw| raw.id), Some(id(2)));
         let released = device.release(id(1), channel(1)).unwrap();
@@ -124,9 +119,7 @@ fn a_handle_that_is_not_adopted_ends_on_its_own_channel() {
         answer(command, into)
     };
     with_kernel(script, || {
-        let mut device = KernelCm::open(1).unwrap();
-        device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
-        device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
+        let mut device = with_id(PortSpace::Tcp);
         let mut sibling = device.sibling();
         sibling.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
         own.set(device.fd(channel(0)).map_or(-1, |fd| fd.as_raw_fd()));

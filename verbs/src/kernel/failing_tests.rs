@@ -2,7 +2,6 @@
 //! could not be completed does not stay in use.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +10,6 @@ use cmid_proto::{CmEvent, ConnParam, DeviceLayer as _, Ece, Errno, Error, IdKey,
 
 use crate::kernel::abi::QpAttr;
 use crate::kernel::queue_pair::{Group, QueuePair};
-use crate::kernel::with_kernel;
 
 #[path = "../../tests/kernel_failures/scripted.rs"]
 #[allow(dead_code, reason = "for three tests")]
@@ -21,7 +19,7 @@ mod scripted;
 mod world;
 
 use scripted::{ACCEPT, CONNECT, GET_EVENT, INIT_QP_ATTR, QUERY, Scripted};
-use world::{Ended, NEVER, World};
+use world::{Ended, NEVER, World, local, on};
 
 /// Counts how often it is moved to the error state. Refuses one change if it is told to.
 #[derive(Default)]
@@ -100,32 +98,22 @@ fn attach(world: &mut World, id: IdKey, qp: &Arc<FakeQp>) -> Result<(), Ended> {
 }
 
 fn active(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
-    let peer: SocketAddr = ([10, 0, 0, 2], 7000).into();
     let id = world.create(PortSpace::Tcp)?;
-    world.request("resolve_addr", id, |drive| drive.resolve_addr(id, None, peer, NEVER))?;
-    let _ = world.event(CmEvent::AddrResolved)?;
-    world.request("resolve_route", id, |drive| drive.resolve_route(id, NEVER))?;
-    let _ = world.event(CmEvent::RouteResolved)?;
+    world.resolves(id)?;
     attach(world, id, qp)?;
     world.request("connect", id, |drive| drive.connect(id, ConnParam::default(), b"hello", NEVER))?;
     let _ = world.event(CmEvent::Established)?;
-    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
-    let _ = world.event(CmEvent::Disconnected)?;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))
+    world.disconnects(id)
 }
 
 fn passive(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
-    let listener = world.create(PortSpace::Tcp)?;
-    world.request("bind_addr", listener, |drive| drive.bind(listener, ([10, 0, 0, 1], 7000).into()))?;
-    world.request("listen", listener, |drive| drive.listen(listener, 4))?;
+    let listener = world.listener()?;
     let id = world.event(CmEvent::ConnectRequest)?.id;
     attach(world, id, qp)?;
     world.request("accept", id, |drive| drive.accept(id, ConnParam::default(), b"welcome", NEVER))?;
     let _ = world.event(CmEvent::Established)?;
-    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
-    let _ = world.event(CmEvent::Disconnected)?;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))?;
-    world.request("destroy_id", listener, |drive| drive.destroy_now(listener))
+    world.disconnects(id)?;
+    world.destroys(listener)
 }
 
 /// Runs one connection, and checks that its id has dropped the QP. Returns the result, and how often the QP was
@@ -135,16 +123,13 @@ fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, usize
 }
 
 fn live_with(life: Life, kernel: &Rc<RefCell<Scripted>>, qp: FakeQp) -> (Result<(), Ended>, usize) {
-    let (script, qp) = (Rc::clone(kernel), Arc::new(qp));
-    let ended = with_kernel(
-        move |command, into| script.borrow_mut().answer(command, into),
-        || {
-            let mut world = World::new(kernel);
-            let ended = life(&mut world, &qp);
-            world.end();
-            ended
-        },
-    );
+    let qp = Arc::new(qp);
+    let ended = on(kernel, || {
+        let mut world = World::new(kernel);
+        let ended = life(&mut world, &qp);
+        world.end();
+        ended
+    });
     assert_eq!(Arc::strong_count(&qp), 1, "the QP is let go: {ended:?}");
     let [stopped, failed] = [&qp.stopped, &qp.failed].map(|times| times.load(Ordering::Relaxed));
     assert!(stopped <= 1 && failed <= 1, "it leaves its id once: {ended:?}, {stopped}, {failed}");
@@ -202,7 +187,7 @@ fn passive_life_with_a_qp() {
 /// Ends with the status of MULTICAST_ERROR.
 fn member(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
     let id = world.create(PortSpace::Udp)?;
-    world.request("bind_addr", id, |drive| drive.bind(id, ([10, 0, 0, 1], 7000).into()))?;
+    world.request("bind_addr", id, |drive| drive.bind(id, local()))?;
     attach(world, id, qp)?;
     let at = ([239, 1, 1, 1], 0).into();
     let _ = world.request("join_multicast", id, |drive| drive.join(id, at, false, NEVER))?;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use cmid_proto::{Call, CmEvent, Device as _, Errno, GroupKey, IdKey, Outcome, Pollable as _, PortSpace};
 
 use crate::kernel::abi::{Command, offset};
-use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of};
+use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of, put_event, with_id};
 use crate::kernel::{KernelCm, with_kernel};
 
 const JOIN_MCAST: u32 = Command::JoinMcast as u32;
@@ -55,15 +55,12 @@ impl Kernel {
             }
             GET_EVENT if !std::mem::replace(&mut self.is_open, true) => return Err(Errno::EAGAIN),
             GET_EVENT => {
-                into.fill(0);
                 let (kind, number) = self.unread.pop_front().ok_or(Errno::EAGAIN)?;
                 let (uid, handle) = match names {
                     Names::Membership => (self.uids[number as usize], number),
                     Names::Id => (self.uid, ID),
                 };
-                into[..8].copy_from_slice(&uid.to_ne_bytes());
-                into[offset::EVENT_ID..][..4].copy_from_slice(&handle.to_ne_bytes());
-                into[offset::EVENT_KIND..][..4].copy_from_slice(&kind.code().to_ne_bytes());
+                put_event(into, uid, handle, kind);
                 if kind == JOIN {
                     let path = &mut into[offset::EVENT_PARAM + offset::UD_AH..];
                     path[..16].copy_from_slice(&gid_of(ADDRS[number as usize]));
@@ -125,9 +122,7 @@ fn with_groups(names: Names, run: impl FnOnce(World)) {
     with_kernel(
         move |command, into| script.borrow_mut().answer(names, command, into),
         || {
-            let (mut device, id) = (KernelCm::open(1).unwrap(), id(0));
-            device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
-            device.call(&Call::CreateId { id, channel: channel(0), port_space: PortSpace::Udp }, &[]).unwrap();
+            let (mut device, id) = (with_id(PortSpace::Udp), id(0));
             for (number, addr) in (0..).zip(ADDRS) {
                 let (group, addr) = (group(number), addr.parse().unwrap());
                 device.call(&Call::Join { id, group, addr, send_only: false }, &[]).unwrap();

@@ -7,12 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cmid_proto::{Call, CmEvent, Device as _, Errno, PortSpace, RawEvent};
+use cmid_proto::{CmEvent, Device as _, Errno, PortSpace, RawEvent};
 
-use crate::kernel::abi::offset;
 use crate::kernel::failing_tests::FakeQp;
-use crate::kernel::test_commands::{CREATE_ID, DESTROY_ID, GET_EVENT, QUERY, channel, id, number_of};
-use crate::kernel::{KernelCm, with_kernel};
+use crate::kernel::test_commands::{
+    CREATE_ID, DESTROY_ID, GET_EVENT, QUERY, channel, id, number_of, put_event, with_id,
+};
+use crate::kernel::with_kernel;
 
 /// Reads these events of an id. Returns the types and statuses that are reported, and the number of ids that are destroyed.
 fn read(unread: &[CmEvent], removed: bool) -> (Vec<(CmEvent, i32)>, u32) {
@@ -31,18 +32,14 @@ fn read(unread: &[CmEvent], removed: bool) -> (Vec<(CmEvent, i32)>, u32) {
             GET_EVENT if !opened.replace(true) => return Err(Errno::EAGAIN),
             GET_EVENT => {
                 let kind = unread.borrow_mut().pop_front().ok_or(Errno::EAGAIN)?;
-                into[..8].copy_from_slice(&id(0).to_bits().to_ne_bytes());
-                into[offset::EVENT_ID] = 7;
-                into[offset::EVENT_KIND..][..4].copy_from_slice(&kind.code().to_ne_bytes());
+                put_event(into, id(0).to_bits(), 7, kind);
             }
             _ => {}
         }
         Ok(())
     };
     with_kernel(kernel, || {
-        let mut device = KernelCm::open(1).unwrap();
-        device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
-        device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
+        let mut device = with_id(PortSpace::Tcp);
         let (mut reported, qp) = (Vec::new(), Arc::new(FakeQp::default()));
         let next = |raw: RawEvent<&[u8]>| (raw.kind, raw.status);
         while let Some(event) = device.fetch(channel(0), id(1 + reported.len() as u32)).unwrap().map(next) {

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cmid_proto::{Call, CmEvent, Device as _, Errno, PortSpace};
+use cmid_proto::{CmEvent, Device as _, Errno, PortSpace};
 
 use crate::kernel::abi::offset;
-use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of};
-use crate::kernel::{KernelCm, with_kernel};
+use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of, put_event, with_id};
+use crate::kernel::with_kernel;
 
 /// Returns a kernel with `strays` events of an unknown id, then one of the id with this number.
 fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
@@ -22,11 +22,7 @@ fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(),
                 if read > strays {
                     return Err(Errno::EAGAIN);
                 }
-                into.fill(0);
-                let from = if read == strays { uid } else { u64::MAX };
-                into[..8].copy_from_slice(&from.to_ne_bytes());
-                into[offset::EVENT_ID] = 7;
-                into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::AddrChange.code().to_ne_bytes());
+                put_event(into, if read == strays { uid } else { u64::MAX }, 7, CmEvent::AddrChange);
             }
             _ => {}
         }
@@ -39,9 +35,7 @@ fn an_event_follows_any_number_of_unreported_ones() {
     let (id, channel, child) = (id(0), channel(0), id(1));
     for strays in [0, 1, 15, 16, 17, 1000] {
         with_kernel(kernel(strays, id.to_bits()), || {
-            let mut device = KernelCm::open(1).unwrap();
-            device.call(&Call::OpenChannel { channel }, &[]).unwrap();
-            device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[]).unwrap();
+            let mut device = with_id(PortSpace::Tcp);
             let raw = device.fetch(channel, child).unwrap().expect("the event of the id");
             assert_eq!((raw.id, raw.kind), (id, CmEvent::AddrChange), "{strays}");
             assert_eq!(device.fetch(channel, child), Ok(None), "{strays}");
@@ -62,9 +56,7 @@ fn a_user_event_has_its_argument() {
         Ok(())
     };
     with_kernel(with_argument, || {
-        let mut device = KernelCm::open(1).unwrap();
-        device.call(&Call::OpenChannel { channel }, &[]).unwrap();
-        device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[]).unwrap();
+        let mut device = with_id(PortSpace::Tcp);
         let raw = device.fetch(channel, child).unwrap().expect("the event");
         assert_eq!((raw.kind, raw.private_data), (CmEvent::User, &0x0123_4567_89ab_cdef_u64.to_ne_bytes()[..]));
     });

@@ -1,8 +1,9 @@
 //! Keys and commands for tests with a scripted kernel.
 
-use cmid_proto::{ChannelKey, Errno, IdKey};
+use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, IdKey, PortSpace};
 
-use super::abi::Command;
+use super::KernelCm;
+use super::abi::{Command, offset};
 
 pub(super) const CREATE_ID: u32 = Command::CreateId as u32;
 pub(super) const DESTROY_ID: u32 = Command::DestroyId as u32;
@@ -25,4 +26,25 @@ pub(super) fn id(slot: u32) -> IdKey {
 pub(super) fn channel(slot: u32) -> ChannelKey {
     let Some(channel) = ChannelKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
     channel
+}
+
+/// Answers with an event of the id with this uid and this number of the kernel.
+pub(super) fn put_event(into: &mut [u8], uid: u64, handle: u32, kind: CmEvent) {
+    into.fill(0);
+    into[..8].copy_from_slice(&uid.to_ne_bytes());
+    into[offset::EVENT_ID..][..4].copy_from_slice(&handle.to_ne_bytes());
+    into[offset::EVENT_KIND..][..4].copy_from_slice(&kind.code().to_ne_bytes());
+}
+
+/// Opens a channel and creates an id on it, both with the key of the slot.
+pub(super) fn create(device: &mut KernelCm, slot: u32, port_space: PortSpace) {
+    assert_eq!(device.call(&Call::OpenChannel { channel: channel(slot) }, &[]), Ok(()));
+    assert_eq!(device.call(&Call::CreateId { id: id(slot), channel: channel(slot), port_space }, &[]), Ok(()));
+}
+
+/// A device with a channel and an id, both with the key of slot 0.
+pub(super) fn with_id(port_space: PortSpace) -> KernelCm {
+    let Ok(mut device) = KernelCm::open(1) else { unreachable!("the kernel is scripted") };
+    create(&mut device, 0, port_space);
+    device
 }

@@ -11,15 +11,13 @@ mod world;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
-use cmid_proto::{CmEvent, CmOption, ConnParam, Ece, Errno, Error, Failure, Fault, PortSpace, State};
-use cmid_verbs::with_kernel;
+use cmid_proto::{CmEvent, CmOption, Ece, Errno, Error, Failure, Fault, PortSpace, State};
 
 use crate::scripted::*;
-use crate::world::{Ended, NEVER, World};
+use crate::world::{Ended, NEVER, World, local, on, param};
 
 const ERRNOS: [Errno; 6] = [Errno::ENOMEM, Errno::EINVAL, Errno::ENODEV, Errno::EACCES, Errno::EINTR, Errno::ENXIO];
 
@@ -28,43 +26,23 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 type Life = fn(&mut World) -> Result<(), Ended>;
 
-/// The parameters for a QP of the application.
-fn param() -> ConnParam {
-    ConnParam { qp_num: 7, ..ConnParam::default() }
-}
-
-fn local() -> SocketAddr {
-    ([10, 0, 0, 1], 7000).into()
-}
-
-fn peer() -> SocketAddr {
-    ([10, 0, 0, 2], 7000).into()
-}
-
 fn active(world: &mut World) -> Result<(), Ended> {
     let id = world.create(PortSpace::Tcp)?;
     world.request("set_tos", id, |drive| drive.set_option(id, CmOption::Tos(3)))?;
     world.request("set_ece", id, |drive| drive.set_ece(id, Ece { vendor_id: 1, options: 2 }))?;
     world.request("bind_addr", id, |drive| drive.bind(id, local()))?;
-    world.request("resolve_addr", id, |drive| drive.resolve_addr(id, None, peer(), NEVER))?;
-    let _ = world.event(CmEvent::AddrResolved)?;
-    world.request("resolve_route", id, |drive| drive.resolve_route(id, NEVER))?;
-    let _ = world.event(CmEvent::RouteResolved)?;
+    world.resolves(id)?;
     world.request("connect", id, |drive| drive.connect(id, param(), b"hello", NEVER))?;
     let _ = world.event(CmEvent::ConnectResponse)?;
     world.request("establish", id, |drive| drive.establish(id))?;
     let to = world.channels[1];
     let _ = world.request("migrate_id", id, |drive| drive.migrate(id, Some(to), NEVER))?;
-    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
-    let _ = world.event(CmEvent::Disconnected)?;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))
+    world.disconnects(id)
 }
 
 /// Returns a listener and the id of a request on it.
 fn requested(world: &mut World) -> Result<[cmid_proto::IdKey; 2], Ended> {
-    let listener = world.create(PortSpace::Tcp)?;
-    world.request("bind_addr", listener, |drive| drive.bind(listener, local()))?;
-    world.request("listen", listener, |drive| drive.listen(listener, 4))?;
+    let listener = world.listener()?;
     let child = world.event(CmEvent::ConnectRequest)?.id;
     Ok([listener, child])
 }
@@ -74,17 +52,15 @@ fn passive(world: &mut World) -> Result<(), Ended> {
     world.request("accept", child, |drive| drive.accept(child, param(), b"welcome", NEVER))?;
     world.request("notify", child, |drive| drive.notify_established(child))?;
     let _ = world.event(CmEvent::Established)?;
-    world.request("disconnect", child, |drive| drive.disconnect(child, NEVER))?;
-    let _ = world.event(CmEvent::Disconnected)?;
-    world.request("destroy_id", child, |drive| drive.destroy_now(child))?;
-    world.request("destroy_id", listener, |drive| drive.destroy_now(listener))
+    world.disconnects(child)?;
+    world.destroys(listener)
 }
 
 fn rejected(world: &mut World) -> Result<(), Ended> {
     let [listener, child] = requested(world)?;
     world.request("reject", child, |drive| drive.reject(child, b"no"))?;
-    world.request("destroy_id", child, |drive| drive.destroy_now(child))?;
-    world.request("destroy_id", listener, |drive| drive.destroy_now(listener))
+    world.destroys(child)?;
+    world.destroys(listener)
 }
 
 fn datagrams(world: &mut World) -> Result<(), Ended> {
@@ -94,7 +70,7 @@ fn datagrams(world: &mut World) -> Result<(), Ended> {
     let group = world.request("join_multicast", id, |drive| drive.join(id, at, false, NEVER))?;
     let _ = world.event(CmEvent::MulticastJoin)?;
     let _ = world.request("leave_multicast", id, |drive| drive.leave(id, group))?;
-    world.request("destroy_id", id, |drive| drive.destroy_now(id))
+    world.destroys(id)
 }
 
 /// Counts the open descriptors of the process.
@@ -104,15 +80,11 @@ fn descriptors() -> usize {
 
 /// Runs one connection. Returns its result and its faults.
 fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, Vec<Fault>) {
-    let script = Rc::clone(kernel);
-    with_kernel(
-        move |command, into| script.borrow_mut().answer(command, into),
-        || {
-            let mut world = World::new(kernel);
-            let ended = life(&mut world);
-            (ended, world.end())
-        },
-    )
+    on(kernel, || {
+        let mut world = World::new(kernel);
+        let ended = life(&mut world);
+        (ended, world.end())
+    })
 }
 
 /// Fails each command of one connection. Returns the numbers of the commands that failed.

@@ -1,13 +1,14 @@
 //! A driver on the kernel backend with the scripted kernel, and the checks after a failure.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Drive, Errno, Error, Event, EventKind, Failure, Fault, IdKey,
-    Limits, Outcome, PortSpace, RawEvent, State, Target, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Drive, Errno, Error, Event, EventKind, Failure,
+    Fault, IdKey, Limits, Outcome, PortSpace, RawEvent, State, Target, Time,
 };
-use cmid_verbs::KernelCm;
+use cmid_verbs::{KernelCm, with_kernel};
 
 use super::scripted::Scripted;
 
@@ -18,15 +19,7 @@ pub(crate) struct PolledChannel {
 }
 
 impl DeviceLayer for PolledChannel {
-    type Inner = KernelCm;
-
-    fn inner(&self) -> &KernelCm {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut KernelCm {
-        &mut self.device
-    }
+    cmid_proto::layer_on!(device: KernelCm);
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.kernel.borrow_mut().channel = Some(on);
@@ -100,6 +93,32 @@ impl World {
         })
     }
 
+    /// Resolves the address and the route of the peer.
+    pub(crate) fn resolves(&mut self, id: IdKey) -> Result<(), Ended> {
+        self.request("resolve_addr", id, |drive| drive.resolve_addr(id, None, ([10, 0, 0, 2], 7000).into(), NEVER))?;
+        let _ = self.event(CmEvent::AddrResolved)?;
+        self.request("resolve_route", id, |drive| drive.resolve_route(id, NEVER))?;
+        let _ = self.event(CmEvent::RouteResolved)?;
+        Ok(())
+    }
+
+    pub(crate) fn listener(&mut self) -> Result<IdKey, Ended> {
+        let id = self.create(PortSpace::Tcp)?;
+        self.request("bind_addr", id, |drive| drive.bind(id, local()))?;
+        self.request("listen", id, |drive| drive.listen(id, 4))?;
+        Ok(id)
+    }
+
+    pub(crate) fn disconnects(&mut self, id: IdKey) -> Result<(), Ended> {
+        self.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
+        let _ = self.event(CmEvent::Disconnected)?;
+        self.destroys(id)
+    }
+
+    pub(crate) fn destroys(&mut self, id: IdKey) -> Result<(), Ended> {
+        self.request("destroy_id", id, |drive| drive.destroy_now(id))
+    }
+
     /// Takes the next event of the application's first channel, or of its second.
     pub(crate) fn event(&mut self, kind: CmEvent) -> Result<Event, Ended> {
         // A read that fails is made again.
@@ -167,3 +186,18 @@ impl World {
 
 /// A time limit that does not pass.
 pub(crate) const NEVER: Time = Time::NEVER;
+
+pub(crate) fn local() -> SocketAddr {
+    ([10, 0, 0, 1], 7000).into()
+}
+
+/// The parameters for a QP of the application.
+pub(crate) fn param() -> ConnParam {
+    ConnParam { qp_num: 7, ..ConnParam::default() }
+}
+
+/// Calls `run` with this kernel.
+pub(crate) fn on<T>(kernel: &Rc<RefCell<Scripted>>, run: impl FnOnce() -> T) -> T {
+    let script = Rc::clone(kernel);
+    with_kernel(move |command, into| script.borrow_mut().answer(command, into), run)
+}
