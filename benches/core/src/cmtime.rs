@@ -161,8 +161,7 @@ fn compared(
 ) -> Result<Row> {
     let pairs = runs.ours.iter().zip(&runs.theirs).map(|(ours, theirs)| Some([figure(ours)?, figure(theirs)?]));
     let pairs = pairs.collect::<Option<_>>().context("a phase is missing")?;
-    let figures = Vec::new();
-    Ok(Row { what, unit: unit.to_owned(), target, exact: false, pairs, figures, note: None, shares: None })
+    Ok(Row { what, unit: unit.to_owned(), target, pairs, ..Row::default() })
 }
 
 /// Connections per second of both programs, with a target for their ratio.

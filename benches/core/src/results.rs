@@ -40,7 +40,7 @@ pub struct Section {
 }
 
 /// A line of a comparison's table. Either `pairs` or `figures` is empty.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// Its description.
@@ -52,16 +52,19 @@ pub struct Row {
     /// Whether the figure is the same on every run, as for instructions, wake-ups and allocations.
     pub exact: bool,
     /// Figures of cmid and of the other program, interleaved, in the order of the runs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<[f64; 2]>,
     /// Figures of cmid alone, without a comparison.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<f64>,
     /// The reason why the target is missed, as Markdown.
     pub note: Option<String>,
     /// Where the instructions or system calls of both sides are made; not on the page.
     #[serde(default)]
     pub shares: Option<String>,
+    /// The measurement fails above this: the known ratio or figure, and a little room. Not recorded.
+    #[serde(skip)]
+    pub limit: Option<f64>,
 }
 
 /// A goal of the project.

@@ -172,17 +172,7 @@ mod tests {
     }
 
     fn row(target: Target, exact: bool) -> Row {
-        let (what, unit) = (String::new(), String::new());
-        Row {
-            what,
-            unit,
-            target: Some(target),
-            exact,
-            pairs: Vec::new(),
-            figures: Vec::new(),
-            note: None,
-            shares: None,
-        }
+        Row { target: Some(target), exact, ..Row::default() }
     }
 
     #[test]

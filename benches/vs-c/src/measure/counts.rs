@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use cmid_bench::results::{Row, Target};
 use cmid_verbs::Backend;
 
 use crate::job::Job;
@@ -11,14 +12,14 @@ use crate::mark::parts;
 use crate::measure::callgrind::{self, Counted, Counts, Origin};
 use crate::measure::process::{self, Server, words};
 use crate::measure::programs::{ADDRESS, Programs};
-use crate::measure::rows::{Figures, Row};
+use crate::measure::rows;
 use crate::work::AT_ONCE;
 
 /// One job, its counted unit, and its figures for each backend.
 struct Count {
     job: &'static str,
-    /// The job of the C program that it is compared with, if its name differs.
-    c: Option<&'static str>,
+    /// The job of the C program that it is compared with.
+    c: &'static str,
     what: &'static str,
     /// `None` for jobs that are counted on the kernel backend only.
     librdmacm: Option<Bounds>,
@@ -39,112 +40,42 @@ struct Bounds {
     mio: f64,
 }
 
-const fn bounds(target: f64, epoll: f64, mio: f64) -> Bounds {
-    Bounds { target, epoll, mio }
+/// Bounds of [`Count`]: the target, and the maximum on each driver.
+const fn bounds(target: f64, epoll: f64, mio: f64) -> Option<Bounds> {
+    Some(Bounds { target, epoll, mio })
 }
 
+/// A job about connections.
+const fn connection(job: &'static str, what: &'static str, librdmacm: Option<Bounds>, kernel: Option<Bounds>) -> Count {
+    Count { job, c: job, what, librdmacm, kernel }
+}
+
+/// A job that does not depend on driver and backend, and that of C.
+const fn data(job: &'static str, c: &'static str, what: &'static str, target: f64, maximum: f64) -> Count {
+    Count { job, c, what, librdmacm: bounds(target, maximum, maximum), kernel: None }
+}
+
+/// One line each.
+#[rustfmt::skip]
 const COUNTS: &[Count] = &[
-    Count {
-        job: "qp-1:20",
-        c: None,
-        what: "a connection with a QP",
-        librdmacm: Some(bounds(1.35, 1.70, 1.68)),
-        kernel: Some(bounds(0.75, 1.22, 1.20)),
-    },
-    Count {
-        job: "qp-16:32",
-        c: None,
-        what: "a connection with a QP, 16 at once",
-        librdmacm: None,
-        kernel: Some(bounds(0.8, 1.47, 1.39)),
-    },
-    Count {
-        job: "bare-1:20",
-        c: None,
-        what: "a connection without a QP",
-        librdmacm: None,
-        kernel: Some(bounds(0.6, 1.21, 1.19)),
-    },
-    Count {
-        job: "messages:50",
-        c: None,
-        what: "a message there and back, awaited by poll(2)",
-        librdmacm: Some(bounds(1.05, 2.0, 2.0)),
-        kernel: None,
-    },
-    Count {
-        job: "write:3",
-        c: None,
-        what: "an RDMA write posted and polled",
-        librdmacm: Some(bounds(0.98, 1.06, 1.06)),
-        kernel: None,
-    },
-    Count {
-        job: "write:3",
-        c: Some("write-extended:3"),
-        what: "an RDMA write posted and polled, C with ibv_wr_post",
-        librdmacm: Some(bounds(1.06, 1.33, 1.33)),
-        kernel: None,
-    },
-    Count {
-        job: "send:3",
-        c: None,
-        what: "a receive and a send posted and both polled",
-        librdmacm: Some(bounds(1.03, 1.15, 1.15)),
-        kernel: None,
-    },
-    Count {
-        job: "send-srq:3",
-        c: None,
-        what: "a receive posted to an SRQ and a send, and both polled",
-        librdmacm: Some(bounds(1.1, 1.28, 1.28)),
-        kernel: None,
-    },
-    Count {
-        job: "write-block:3",
-        c: Some("write:3"),
-        what: "an RDMA write of a block posted, polled and reclaimed",
-        librdmacm: Some(bounds(1.0, 1.45, 1.45)),
-        kernel: None,
-    },
-    Count {
-        job: "send-block:3",
-        c: Some("send:3"),
-        what: "a receive and a send of blocks posted, both polled and reclaimed",
-        librdmacm: Some(bounds(1.03, 1.6, 1.6)),
-        kernel: None,
-    },
-    Count {
-        job: "write-block-batch:3",
-        c: Some("write-batch:3"),
-        what: "32 RDMA writes of blocks posted in one call, polled in one and reclaimed, for each",
-        librdmacm: Some(bounds(0.91, 1.95, 1.95)),
-        kernel: None,
-    },
-    Count {
-        job: "write-batch:3",
-        c: None,
-        what: "32 RDMA writes posted in one call and polled in one, for each",
-        librdmacm: Some(bounds(0.91, 1.01, 1.01)),
-        kernel: None,
-    },
-    Count {
-        job: "write-batch:3",
-        c: Some("write-batch-extended:3"),
-        what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
-        librdmacm: Some(bounds(1.15, 1.43, 1.43)),
-        kernel: None,
-    },
+    connection("qp-1:20", "a connection with a QP", bounds(1.35, 1.70, 1.68), bounds(0.75, 1.22, 1.20)),
+    connection("qp-16:32", "a connection with a QP, 16 at once", None, bounds(0.8, 1.47, 1.39)),
+    connection("bare-1:20", "a connection without a QP", None, bounds(0.6, 1.21, 1.19)),
+    data("messages:50", "messages:50", "a message there and back, awaited by poll(2)", 1.05, 2.0),
+    data("write:3", "write:3", "an RDMA write posted and polled", 0.98, 1.06),
+    data("write:3", "write-extended:3", "an RDMA write posted and polled, C with ibv_wr_post", 1.06, 1.33),
+    data("send:3", "send:3", "a receive and a send posted and both polled", 1.03, 1.15),
+    data("send-srq:3", "send-srq:3", "a receive posted to an SRQ and a send, and both polled", 1.1, 1.28),
+    data("write-block:3", "write:3", "an RDMA write of a block posted, polled and reclaimed", 1.0, 1.45),
+    data("send-block:3", "send:3", "a receive and a send of blocks posted, both polled and reclaimed", 1.03, 1.6),
+    data("write-block-batch:3", "write-batch:3", "32 RDMA writes of blocks posted in one call, polled in one and reclaimed, for each", 0.91, 1.95),
+    data("write-batch:3", "write-batch:3", "32 RDMA writes posted in one call and polled in one, for each", 0.91, 1.01),
+    data("write-batch:3", "write-batch-extended:3", "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post", 1.15, 1.43),
 ];
 
 /// A connection accepted.
-const SERVE: Count = Count {
-    job: "serve",
-    c: None,
-    what: "a connection accepted, with a QP",
-    librdmacm: Some(bounds(1.5, 1.92, 2.03)),
-    kernel: Some(bounds(0.95, 1.52, 1.54)),
-};
+const SERVE: Count =
+    connection("serve", "a connection accepted, with a QP", bounds(1.5, 1.92, 2.03), bounds(0.95, 1.52, 1.54));
 
 /// A driver and a backend.
 #[derive(Clone, Copy)]
@@ -205,9 +136,8 @@ pub(crate) fn active(programs: &Programs, variants: &[Variant], only: &[String],
     let _server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
     let wanted = |count: &&Count| only.is_empty() || only.iter().any(|name| count.job.split(':').next() == Some(name));
     let all: Vec<_> = COUNTS.iter().filter(wanted).collect();
-    let theirs = Jobs::run(all.iter().map(|count| count.c.unwrap_or(count.job)), |jobs| {
-        words(&programs.c, &format!("{ADDRESS} {port} {jobs}"))
-    })?;
+    let theirs =
+        Jobs::run(all.iter().map(|count| count.c), |jobs| words(&programs.c, &format!("{ADDRESS} {port} {jobs}")))?;
     let (mut rows, glibc) = (Vec::new(), glibc()?);
     for (first, variant) in variants.iter().enumerate().map(|(number, variant)| (number == 0, *variant)) {
         let of_driver = |count: &&&Count| variant.bounds(count).is_some() && (first || is_connection(count));
@@ -217,7 +147,7 @@ pub(crate) fn active(programs: &Programs, variants: &[Variant], only: &[String],
         })?;
         for count in counted {
             if let Some(bounds) = variant.bounds(count) {
-                let counts = [ours.parts(count.job), theirs.parts(count.c.unwrap_or(count.job))];
+                let counts = [ours.parts(count.job), theirs.parts(count.c)];
                 rows.push(row(count, variant, bounds, glibc, count.job.parse()?, counts));
             }
         }
@@ -306,17 +236,16 @@ fn row(
     let pairs = ours.iter().zip(&theirs);
     let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
     let shares = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
-    let (figures, limit) = (Figures::Pairs(pairs), Some(limit(bounds, job, variant.driver, glibc)));
     Row {
         what,
-        unit: "instructions",
-        target: Some(bounds.target),
+        unit: "instructions".to_owned(),
+        target: Some(Target::AtMost(bounds.target)),
         // Not equal for all parts: the number of events at a wake-up depends on timing.
         exact: false,
-        figures,
-        note: None,
+        pairs,
         shares: Some(shares),
-        limit,
+        limit: Some(limit(bounds, job, variant.driver, glibc)),
+        ..Row::default()
     }
 }
 
@@ -341,7 +270,7 @@ impl Job {
 /// # Errors
 /// One of them exceeds its limit.
 pub(crate) fn hold(rows: &[Row]) -> Result<()> {
-    let broken: Vec<_> = rows.iter().filter_map(|row| row.hold().err()).map(|error| error.to_string()).collect();
+    let broken: Vec<_> = rows.iter().filter_map(|row| rows::hold(row).err()).map(|error| error.to_string()).collect();
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
     Ok(())
 }
@@ -353,11 +282,11 @@ mod tests {
     #[test]
     fn limits_of_connections_are_those_of_the_glibc() {
         let (old, new) = (version("glibc 2.36\n").unwrap(), version("glibc 2.41\n").unwrap());
+        let bounds = bounds(1.0, 1.5, 2.0).unwrap();
         let limits = |count: &Count| {
             let job = count.job.parse().unwrap();
-            [old, new].map(|glibc| ["epoll", "mio"].map(|driver| limit(BOUNDS, job, driver, glibc)))
+            [old, new].map(|glibc| ["epoll", "mio"].map(|driver| limit(bounds, job, driver, glibc)))
         };
-        const BOUNDS: Bounds = bounds(1.0, 1.5, 2.0);
         assert_eq!(limits(&COUNTS[0]), [[1.5, 2.0], [1.5 * CHEAPER_BY, 2.0 * CHEAPER_BY]]);
         assert_eq!(limits(&COUNTS[4]), [[1.5, 2.0]; 2]);
         assert!(version("musl 1.2").is_none() && version("").is_none());

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use cmid_bench::results::Row;
 
 use crate::mark::parts;
 use crate::measure::process::{self, Server, words};
 use crate::measure::programs::Programs;
-use crate::measure::rows::{Figures, Row};
 
 /// The end of the wire at rxe2. A client there is on rxe1.
 const SERVER: &str = "10.98.0.2";
@@ -155,8 +155,7 @@ impl Program {
 }
 
 fn row(what: String, figures: Vec<f64>) -> Row {
-    let figures = Figures::Alone(figures);
-    Row { what, unit: "µs", target: None, exact: false, figures, note: None, shares: None, limit: None }
+    Row { what, unit: "µs".to_owned(), figures, ..Row::default() }
 }
 
 #[cfg(test)]

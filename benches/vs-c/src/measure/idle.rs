@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
+use cmid_bench::results::{Row, Target};
 use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio};
 use cmid_verbs::{Backend, Verbs};
 
 use crate::idle::{FAR, wakeups};
 use crate::measure::programs::ADDRESS;
-use crate::measure::rows::{Figures, Row};
 
 const SPAN: Duration = Duration::from_secs(2);
 /// The requests with deadlines use the ports after the listener's.
@@ -29,15 +29,13 @@ fn row<W: Make<Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
     let open = || Verbs::open_with(Backend::Librdmacm);
     let woken = wakeups::<W, _>([open()?, open()?], at, FAR, SPAN)?;
     let what = format!("idle cmid-{driver}, connected, with deadlines armed");
-    let figures = Figures::Alone(vec![woken as f64 / SPAN.as_secs_f64()]);
     Ok(Row {
         what,
-        unit: "wake-ups/s",
-        target: Some(0.0),
+        unit: "wake-ups/s".to_owned(),
+        target: Some(Target::AtMost(0.0)),
         exact: true,
-        figures,
-        note: None,
-        shares: None,
+        figures: vec![woken as f64 / SPAN.as_secs_f64()],
         limit: Some(0.0),
+        ..Row::default()
     })
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use cmid_bench::results::{Row, Target};
 
 use crate::measure::process::{self, Server, words};
 use crate::measure::programs::{ADDRESS, Programs};
-use crate::measure::rows::{Figures, Row};
 
 /// The number of runs of each program.
 const PAIRS: u16 = 15;
@@ -39,13 +39,11 @@ pub(crate) fn pingpong(programs: &Programs, port: &mut u16) -> Result<Row> {
     )?;
     Ok(Row {
         what: format!("{SIZE} bytes there and back, sleeping for completions, over ibv_rc_pingpong"),
-        unit: "µs",
-        target: Some(1.02),
-        exact: false,
-        figures: Figures::Pairs(pairs),
+        unit: "µs".to_owned(),
+        target: Some(Target::AtMost(1.02)),
+        pairs,
         note: Some(SLEEPS.to_owned()),
-        shares: None,
-        limit: None,
+        ..Row::default()
     })
 }
 

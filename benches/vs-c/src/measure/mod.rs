@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
+use cmid_bench::results::{Row, Section};
 use cmid_verbs::Backend;
-use serde_json::Value;
 
 use crate::measure::counts::Variant;
 use crate::measure::programs::Programs;
-use crate::measure::rows::{Row, section};
+use crate::measure::rows::section;
 
 /// Each server has its own port, because a port may stay in use for a while after its connections.
 const FIRST_PORT: u16 = 7300;
@@ -137,12 +137,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Prints figures at once, so that they are visible also if a later measurement fails.
 fn show(rows: &[Row]) {
     for row in rows {
-        println!("{}", row.text());
+        println!("{}", rows::text(row));
     }
 }
 
 /// Writes the file atomically, so that an existing file is complete.
-fn write(file: &Path, section: &Value) -> Result<()> {
+fn write(file: &Path, section: &Section) -> Result<()> {
     let text = serde_json::to_string_pretty(section)?;
     let unfinished = file.with_extension("unfinished");
     std::fs::write(&unfinished, text + "\n").with_context(|| unfinished.display().to_string())?;

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use cmid_bench::results::Row;
 
 use crate::mark::parts;
 use crate::measure::callgrind;
 use crate::measure::process::{Server, words};
 use crate::measure::programs::{ADDRESS, Programs};
-use crate::measure::rows::{Figures, Row};
 use crate::work::AT_ONCE;
 
 /// The jobs, and what is counted of each.
@@ -107,16 +107,7 @@ fn count<'a>(
 
 fn row(job: &str, name: &str, figures: Vec<f64>) -> Row {
     let what = JOBS.iter().find(|(known, _)| *known == job).map_or(job, |(_, what)| what);
-    Row {
-        what: format!("{what}: {name}"),
-        unit: "instructions",
-        target: None,
-        exact: false,
-        figures: Figures::Alone(figures),
-        note: None,
-        shares: None,
-        limit: None,
-    }
+    Row { what: format!("{what}: {name}"), unit: "instructions".to_owned(), figures, ..Row::default() }
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use cmid_bench::results::Row;
 use cmid_verbs::Backend;
 
 use crate::mark::PARTS;
 use crate::measure::counts::Variant;
 use crate::measure::process::{self, Server, words};
 use crate::measure::programs::{ADDRESS, Programs};
-use crate::measure::rows::{Figures, Row};
 
 pub(crate) const TITLE: &str = "System calls of a connection";
 
@@ -114,13 +114,10 @@ fn row(what: &str, ours: &BTreeMap<String, f64>, theirs: &BTreeMap<String, f64>)
     let shares = format!("ours: {}; C: {}", list(ours), list(theirs));
     Row {
         what: format!("system calls: {what}"),
-        unit: "system calls",
-        target: None,
-        exact: false,
-        figures: Figures::Pairs(vec![[total(ours), total(theirs)]]),
-        note: None,
+        unit: "system calls".to_owned(),
+        pairs: vec![[total(ours), total(theirs)]],
         shares: Some(shares),
-        limit: None,
+        ..Row::default()
     }
 }
 
