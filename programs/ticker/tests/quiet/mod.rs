@@ -40,6 +40,23 @@ pub(crate) fn simulator<T>(action: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Methods that are the simulator's own: their allocations are not subtracted.
+macro_rules! forward {
+    () => {};
+    (fn $name:ident(&mut $of:ident $(, $given:ident: $type:ty)*) -> $result:ty; $($others:tt)*) => {
+        fn $name(&mut $of $(, $given: $type)*) -> $result {
+            $of.0.$name($($given),*)
+        }
+        forward! { $($others)* }
+    };
+    (fn $name:ident(&$of:ident $(, $given:ident: $type:ty)*) -> $result:ty; $($others:tt)*) => {
+        fn $name(&$of $(, $given: $type)*) -> $result {
+            $of.0.$name($($given),*)
+        }
+        forward! { $($others)* }
+    };
+}
+
 /// The simulated device.
 pub(crate) struct Quiet(pub(crate) SimDevice);
 
@@ -54,34 +71,22 @@ impl Device for Quiet {
         simulator(|| self.0.call(call, private_data))
     }
 
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.0.local_addr(id)
-    }
-
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.0.peer_addr(id)
-    }
-
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.0.remote_ece(id)
-    }
-
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
-        self.0.release(id, channel)
-    }
-
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
-        self.0.adopt(id, channel, handle)
+    forward! {
+        fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
+        fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
+        fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
+        fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
+        fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
     }
 }
 
 impl Pollable for Quiet {
-    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.0.fd(on)
-    }
-
     fn sibling(&self) -> Self {
         Quiet(self.0.sibling())
+    }
+
+    forward! {
+        fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>>;
     }
 }
 
@@ -98,14 +103,6 @@ impl DataPath for Quiet {
     type Nic = sim::Nic;
     type AsyncEvents = sim::AsyncEvents;
 
-    fn device_of(&mut self, id: IdKey) -> Result<sim::Nic, CreateError> {
-        self.0.device_of(id)
-    }
-
-    fn alloc_pd_on(&mut self, nic: &sim::Nic) -> Result<sim::Pd, CreateError> {
-        self.0.alloc_pd_on(nic)
-    }
-
     fn make_cq(
         &mut self,
         nic: &sim::Nic,
@@ -114,14 +111,6 @@ impl DataPath for Quiet {
         vector: u32,
     ) -> Result<QuietCq, CreateError> {
         self.0.make_cq(nic, channel, depth, vector).map(QuietCq)
-    }
-
-    fn create_comp_channel(&mut self, nic: &sim::Nic) -> Result<sim::CompChannel, CreateError> {
-        self.0.create_comp_channel(nic)
-    }
-
-    fn async_events(&mut self, nic: &sim::Nic) -> Result<sim::AsyncEvents, CreateError> {
-        self.0.async_events(nic)
     }
 
     fn make_qp(
@@ -135,8 +124,12 @@ impl DataPath for Quiet {
         self.0.make_qp(attaching, pd, [&send_cq.0, &recv_cq.0], srq, caps).map(QuietQp)
     }
 
-    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-        self.0.destroy_qp(id)
+    forward! {
+        fn device_of(&mut self, id: IdKey) -> Result<sim::Nic, CreateError>;
+        fn alloc_pd_on(&mut self, nic: &sim::Nic) -> Result<sim::Pd, CreateError>;
+        fn create_comp_channel(&mut self, nic: &sim::Nic) -> Result<sim::CompChannel, CreateError>;
+        fn async_events(&mut self, nic: &sim::Nic) -> Result<sim::AsyncEvents, CreateError>;
+        fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno>;
     }
 }
 
@@ -147,44 +140,17 @@ impl CompletionQueue for QuietCq {
         simulator(|| self.0.poll(completions))
     }
 
-    fn wait(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        self.0.wait(completions)
-    }
-
-    fn num(&self) -> u32 {
-        self.0.num()
-    }
-
-    fn room(&self) -> CqRoom {
-        self.0.room()
-    }
-
-    fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
-        self.0.resize(depth)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.is_idle()
-    }
-
-    fn arm(&self) -> Result<(), Errno> {
-        self.0.arm()
-    }
-
-    fn arm_solicited(&self) -> Result<(), Errno> {
-        self.0.arm_solicited()
-    }
-
-    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno> {
-        self.0.moderate(count, period_us)
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.0.fd()
-    }
-
-    fn take_notifications(&self) -> Result<u32, Errno> {
-        self.0.take_notifications()
+    forward! {
+        fn wait(&mut self, completions: &mut [Completion]) -> Result<usize, Errno>;
+        fn num(&self) -> u32;
+        fn room(&self) -> CqRoom;
+        fn resize(&mut self, depth: u32) -> Result<(), CreateError>;
+        fn is_idle(&self) -> bool;
+        fn arm(&self) -> Result<(), Errno>;
+        fn arm_solicited(&self) -> Result<(), Errno>;
+        fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno>;
+        fn fd(&self) -> BorrowedFd<'_>;
+        fn take_notifications(&self) -> Result<u32, Errno>;
     }
 }
 
@@ -195,30 +161,6 @@ impl QueuePair for QuietQp {
     type Mw = sim::Mw;
     type Ah = sim::Ah;
     type Piece = sim::Piece;
-
-    fn num(&self) -> u32 {
-        self.0.num()
-    }
-
-    fn state(&self) -> Result<QpState, Errno> {
-        self.0.state()
-    }
-
-    fn caps(&self) -> Caps {
-        self.0.caps()
-    }
-
-    fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError> {
-        self.0.modify(attrs)
-    }
-
-    fn attrs(&self) -> Result<QpAttrs, Errno> {
-        self.0.attrs()
-    }
-
-    fn unpolled(&self) -> Unpolled {
-        self.0.unpolled()
-    }
 
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, sim::Ah>) -> Result<(), PostError>
     where
@@ -248,21 +190,6 @@ impl QueuePair for QuietQp {
         L: AsRef<[Sge<'a, sim::Mr>]>,
     {
         simulator(|| self.0.post_recvs(requests))
-    }
-
-    fn post_bind(
-        &mut self,
-        wr_id: u64,
-        window: &mut sim::Mw,
-        mr: &sim::Mr,
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<(), PostError> {
-        self.0.post_bind(wr_id, window, mr, range, access)
-    }
-
-    fn post_invalidate(&mut self, wr_id: u64, window: &mut sim::Mw) -> Result<(), PostError> {
-        self.0.post_invalidate(wr_id, window)
     }
 
     fn post_send_blocks<L: Into<Parts<sim::Piece>>>(
@@ -308,6 +235,18 @@ impl QueuePair for QuietQp {
 
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<sim::Piece>> {
         simulator(|| self.0.reclaim(completion))
+    }
+
+    forward! {
+        fn num(&self) -> u32;
+        fn state(&self) -> Result<QpState, Errno>;
+        fn caps(&self) -> Caps;
+        fn modify(&mut self, attrs: QpAttrs) -> Result<(), ModifyError>;
+        fn attrs(&self) -> Result<QpAttrs, Errno>;
+        fn unpolled(&self) -> Unpolled;
+        fn post_bind(&mut self, wr_id: u64, window: &mut sim::Mw, mr: &sim::Mr, range: Range<usize>, access: Access)
+            -> Result<(), PostError>;
+        fn post_invalidate(&mut self, wr_id: u64, window: &mut sim::Mw) -> Result<(), PostError>;
     }
 }
 
