@@ -85,11 +85,9 @@ pub trait DeviceLayer {
 macro_rules! layer_on {
     ($field:tt: $inner:ty) => {
         type Inner = $inner;
-
         fn inner(&self) -> &$inner {
             &self.$field
         }
-
         fn inner_mut(&mut self) -> &mut $inner {
             &mut self.$field
         }

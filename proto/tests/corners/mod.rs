@@ -12,25 +12,28 @@ mod values;
 
 use cmid_proto::{Acks, CmEvent, Fault, RawEvent, RefuseReason, Request, State};
 
-use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, cm, connect, raw, to};
+use crate::fixture::{CoreFixture, LISTEN, OK, TO_SYNC, cm, connect, raw, to};
 
 #[test]
 fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
-    let mut fixture = CoreFixture::new();
-    let [here, there, beyond] = [(); 3].map(|()| fixture.channel(Acks::OnDelivery));
-    let listener = fixture.id(Some(here));
-    fixture.does(listener, LISTEN);
-    let child = fixture.report_request(listener);
-    fixture.does(child, to(there));
-    for channel in [there, beyond] {
-        fixture.submit(listener, to(channel)).unwrap();
-        fixture.no_call();
-        assert_eq!(fixture.channels_of(child), (Some(there), Some(there)));
+    for sync in [false, true] {
+        let mut fixture = CoreFixture::new();
+        let [here, there, beyond] = [(); 3].map(|()| fixture.channel(Acks::OnDelivery));
+        let listener = fixture.id(Some(here));
+        fixture.does(listener, LISTEN);
+        let child = fixture.report_request(listener);
+        fixture.does(child, if sync { TO_SYNC } else { to(there) });
+        let home = fixture.core.channel(child).unwrap();
+        for channel in [there, beyond] {
+            fixture.submit(listener, to(channel)).unwrap();
+            fixture.no_call();
+            assert_eq!((fixture.is_sync(child), fixture.channels_of(child)), (sync, (Some(home), Some(home))));
+        }
+        // The CONNECT_REQUEST is the listener's event.
+        fixture.sees(beyond, child, cm(CmEvent::ConnectRequest));
+        fixture.report(child, CmEvent::AddrChange);
+        fixture.sees(home, child, cm(CmEvent::AddrChange));
     }
-    // The CONNECT_REQUEST is the listener's event.
-    fixture.sees(beyond, child, cm(CmEvent::ConnectRequest));
-    fixture.report(child, CmEvent::AddrChange);
-    fixture.sees(there, child, cm(CmEvent::AddrChange));
 }
 
 #[test]
@@ -63,10 +66,7 @@ fn a_request_is_delivered_where_the_device_has_moved_its_listener() {
 fn an_id_with_a_qp_is_established_by_the_library_alone() {
     let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Bound);
     fixture.does(id, Request::AttachQp);
-    fixture.does(id, RESOLVE);
-    fixture.report_and_take(id, CmEvent::AddrResolved);
-    fixture.does(id, Request::ResolveRoute);
-    fixture.report_and_take(id, CmEvent::RouteResolved);
+    fixture.lead(id, State::RouteResolved);
     fixture.does(id, connect());
     // No library reports this event here, but the core does not depend on that.
     fixture.report_and_take(id, CmEvent::ConnectResponse);

@@ -11,11 +11,8 @@ use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, SOON, TO_SYNC, accept, cm,
 
 /// A listener, its channel at the device, and the id of a request that was taken and acked. No channel is to be read.
 fn requested(fixture: &mut CoreFixture, space: PortSpace, here: ChannelKey) -> (IdKey, ChannelKey, IdKey) {
-    let listener = fixture.id_for(space, Some(here));
-    fixture.does(listener, LISTEN);
+    let (listener, child) = fixture.requested_for(space, here);
     let device_channel = fixture.core.device_channel(listener).unwrap();
-    let child = fixture.report_request(listener);
-    fixture.sees(here, child, cm(CmEvent::ConnectRequest));
     while fixture.core.poll_readable().is_some() {}
     assert_eq!(fixture.channels_of(child), (Some(here), Some(device_channel)));
     (listener, device_channel, child)

@@ -6,15 +6,12 @@ use cmid_proto::{
     RejectReason, Request, RequestKind, Service, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, SOON, TO_SYNC, accept, cm, connect, param, raw};
+use crate::fixture::{BIND, CoreFixture, OK, REJECT, SOON, TO_SYNC, accept, cm, connect, param, raw};
 
 /// An id for datagrams that has a route.
 fn routed(fixture: &mut CoreFixture, on: ChannelKey) -> IdKey {
     let id = fixture.id_for(PortSpace::Udp, Some(on));
-    fixture.does(id, RESOLVE);
-    fixture.report_and_take(id, CmEvent::AddrResolved);
-    fixture.does(id, Request::ResolveRoute);
-    fixture.report_and_take(id, CmEvent::RouteResolved);
+    fixture.lead(id, State::RouteResolved);
     id
 }
 

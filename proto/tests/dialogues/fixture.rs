@@ -408,22 +408,6 @@ impl CoreFixture {
         self.expect_event(on, id, cm(CmEvent::AddrChange))
     }
 
-    /// An id for datagrams with a join under way.
-    pub(crate) fn joining(&mut self, on: ChannelKey) -> (IdKey, GroupKey) {
-        let id = self.id_for(PortSpace::Udp, Some(on));
-        self.does(id, BIND);
-        let group = self.joins(id, group_addr(9), false, Time::NEVER).unwrap();
-        self.all_well();
-        (id, group)
-    }
-
-    /// An id for datagrams that is a member of a group and owes the ack of its join.
-    pub(crate) fn member_that_owes(&mut self, on: ChannelKey) -> (IdKey, GroupKey, Event) {
-        let (id, group) = self.joining(on);
-        self.report_on(on, of(group, id, CmEvent::MulticastJoin, 0));
-        (id, group, self.expect_event(on, id, cm(CmEvent::MulticastJoin)))
-    }
-
     /// The number of acks that are owed for an id.
     pub(crate) fn owed(&self, id: IdKey) -> u32 {
         self.core.id_info(id).map_or(0, |it| it.owed)

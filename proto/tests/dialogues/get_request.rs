@@ -186,18 +186,6 @@ fn the_id_of_a_request_becomes_synchronous_itself_and_goes_elsewhere() {
 }
 
 #[test]
-fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_moves() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let (id, _) = listener(&mut fixture);
-    let child = fixture.report_request(id);
-    fixture.does(child, TO_SYNC);
-    let home = fixture.core.channel(child);
-    fixture.does(id, to(channel));
-    assert_eq!((fixture.is_sync(child), fixture.core.channel(child)), (true, home));
-    assert_eq!(fixture.core.channel(id), Some(channel));
-}
-
-#[test]
 fn an_open_wait_goes_to_another_core() {
     let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let (id, _) = listener(&mut one);

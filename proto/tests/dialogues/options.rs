@@ -114,10 +114,7 @@ fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
             };
             let id = if state == State::SidrReqSent {
                 let id = fixture.id_for(PortSpace::Udp, Some(channel));
-                fixture.does(id, RESOLVE);
-                fixture.report_and_take(id, CmEvent::AddrResolved);
-                fixture.does(id, Request::ResolveRoute);
-                fixture.report_and_take(id, CmEvent::RouteResolved);
+                fixture.lead(id, State::RouteResolved);
                 id
             } else {
                 fixture.in_state(channel, from)

@@ -1,8 +1,10 @@
 //! Ids in each state, and the end of a dialogue.
 
-use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, IdKey, PortSpace, Request, Service, State};
+use cmid_proto::{
+    Acks, Admission, ChannelKey, CmEvent, Event, GroupKey, IdKey, PortSpace, Request, Service, State, Time,
+};
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, cm, connect};
+use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, cm, connect, group_addr, of};
 
 impl CoreFixture {
     /// A core with one channel, and an id in `state` on it.
@@ -24,12 +26,28 @@ impl CoreFixture {
         self.requested_for(PortSpace::Tcp, on)
     }
 
-    fn requested_for(&mut self, space: PortSpace, on: ChannelKey) -> (IdKey, IdKey) {
+    pub(crate) fn requested_for(&mut self, space: PortSpace, on: ChannelKey) -> (IdKey, IdKey) {
         let listener = self.id_for(space, Some(on));
         self.does(listener, LISTEN);
         let child = self.report_request(listener);
         self.sees(on, child, cm(CmEvent::ConnectRequest));
         (listener, child)
+    }
+
+    /// An id for datagrams with a join under way.
+    pub(crate) fn joining(&mut self, on: ChannelKey) -> (IdKey, GroupKey) {
+        let id = self.id_for(PortSpace::Udp, Some(on));
+        self.does(id, BIND);
+        let group = self.joins(id, group_addr(9), false, Time::NEVER).unwrap();
+        self.all_well();
+        (id, group)
+    }
+
+    /// An id for datagrams that is a member of a group and owes the ack of its join.
+    pub(crate) fn member_that_owes(&mut self, on: ChannelKey) -> (IdKey, GroupKey, Event) {
+        let (id, group) = self.joining(on);
+        self.report_on(on, of(group, id, CmEvent::MulticastJoin, 0));
+        (id, group, self.expect_event(on, id, cm(CmEvent::MulticastJoin)))
     }
 
     /// A new id in `state`, with no undelivered event and no ack owed.
