@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use cmid_proto::{Call, CmEvent, Device as _, Errno, IdKey, Pollable as _, PortSpace};
 
-use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, create, id, number_of, put_event, with_id};
+use crate::kernel::for_tests::{CREATE_ID, GET_EVENT, channel, create, id, number_of, put_event, with_id};
 use crate::kernel::{KernelCm, with_kernel};
 
 /// The events to read: the uid, the number of the id, and the type.

@@ -7,9 +7,7 @@ use std::rc::Rc;
 use cmid_proto::{Call, CmEvent, Device as _, Errno, Pollable as _, PortSpace};
 
 use crate::kernel::channel::Channel;
-use crate::kernel::test_commands::{
-    DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, create, id, number_of, put_event, with_id,
-};
+use crate::kernel::for_tests::{DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, create, id, number_of, put_event, with_id};
 use crate::kernel::{KernelCm, with_kernel};
 
 /// What the kernel does next.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use cmid_proto::{Call, CmEvent, Device as _, Errno, GroupKey, IdKey, Outcome, Pollable as _, PortSpace};
 
 use crate::kernel::abi::{Command, offset};
-use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of, put_event, with_id};
+use crate::kernel::for_tests::{CREATE_ID, GET_EVENT, channel, id, number_of, put_event, with_id};
 use crate::kernel::{KernelCm, with_kernel};
 
 const JOIN_MCAST: u32 = Command::JoinMcast as u32;

@@ -14,6 +14,8 @@ mod device;
 mod events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod failing_tests;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod for_tests;
 mod group_events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod group_tests;
@@ -29,8 +31,6 @@ mod removed_tests;
 mod script;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod stray_tests;
-#[cfg(all(test, feature = "scripted-kernel"))]
-mod test_commands;
 mod transport;
 
 pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};

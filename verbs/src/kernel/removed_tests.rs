@@ -10,9 +10,7 @@ use std::sync::atomic::Ordering;
 use cmid_proto::{CmEvent, Device as _, Errno, PortSpace, RawEvent};
 
 use crate::kernel::failing_tests::FakeQp;
-use crate::kernel::test_commands::{
-    CREATE_ID, DESTROY_ID, GET_EVENT, QUERY, channel, id, number_of, put_event, with_id,
-};
+use crate::kernel::for_tests::{CREATE_ID, DESTROY_ID, GET_EVENT, QUERY, channel, id, number_of, put_event, with_id};
 use crate::kernel::with_kernel;
 
 /// Reads these events of an id. Returns the types and statuses that are reported, and the number of ids that are destroyed.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use cmid_proto::{CmEvent, Device as _, Errno, PortSpace};
 
 use crate::kernel::abi::offset;
-use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of, put_event, with_id};
+use crate::kernel::for_tests::{CREATE_ID, GET_EVENT, channel, id, number_of, put_event, with_id};
 use crate::kernel::with_kernel;
 
 /// Returns a kernel with `strays` events of an unknown id, then one of the id with this number.
