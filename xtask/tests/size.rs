@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
 
+#[path = "repository/files.rs"]
+mod files;
+
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+
+use crate::files::{committed, read, texts};
 
 /// In lines.
 const FILE: usize = 450;
@@ -19,23 +21,6 @@ const COLUMNS: usize = 90;
 
 /// Lines: of product code, and of all.
 type Lines = [usize; 2];
-
-/// The paths of committed files, a line each.
-fn listed(patterns: &[&str]) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let listed = Command::new("git").arg("ls-files").args(patterns).current_dir(root).output().unwrap();
-    String::from_utf8(listed.stdout).unwrap()
-}
-
-/// The text of a file. One that is removed is listed until its removal is committed; its text is empty.
-fn read(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap_or_default()
-}
-
-/// The committed Rust files: path and text.
-fn files() -> Vec<(String, String)> {
-    listed(&["*.rs"]).lines().map(|path| (path.to_owned(), read(path))).collect()
-}
 
 /// The rows of `xtask/budgets.txt`: the folder of a crate, or `goal`, with the budgets.
 fn budgets() -> BTreeMap<&'static str, Lines> {
@@ -60,7 +45,7 @@ fn no_crate_is_larger_than_its_budget() {
     let mut budgets = budgets();
     let [goal, mut sum, mut most] = [budgets.remove("goal").unwrap(), [0; 2], [0; 2]];
     let mut sizes: BTreeMap<_, _> = budgets.keys().map(|&folder| (folder, [0; 2])).collect();
-    for (path, text) in files() {
+    for (path, text) in texts(&["*.rs"]) {
         // A crate may be in the folder of another one.
         let is_in = |folder: &&&str| path.strip_prefix(**folder).is_some_and(|rest| rest.starts_with('/'));
         let folder = budgets.keys().filter(is_in).max_by_key(|folder| folder.len());
@@ -125,7 +110,7 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
 #[test]
 fn files_and_functions_are_not_longer_than_the_limits() {
     let (mut file, mut function) = ((0, String::new()), (0, String::new()));
-    for (path, text) in files() {
+    for (path, text) in texts(&["*.rs"]) {
         for (line, lines) in functions(&text) {
             function = function.max((lines, format!("{path}: {line}")));
         }
@@ -168,9 +153,10 @@ fn a_page_has_at_most_its_words() {
 #[test]
 fn code_on_each_readme_and_in_docs_has_at_most_90_columns() {
     let (mut blocks, of_output) = (0, ["docs/trace.md", "programs/ticker/README.md"]);
-    for page in listed(&["*README.md", "docs/*.md"]).lines().filter(|page| !page.contains("/generated/")) {
+    for page in committed(&["*README.md", "docs/*.md"]).iter().filter(|page| !page.contains("/generated/")) {
         for block in read(page).split("\n```").skip(1).step_by(2) {
-            let is_output = block.starts_with("jsonl") || block.starts_with("text") && of_output.contains(&page);
+            let is_output =
+                block.starts_with("jsonl") || block.starts_with("text") && of_output.contains(&page.as_str());
             let wide = block.lines().find(|line| line.chars().count() > COLUMNS && !is_output);
             assert_eq!(wide, None, "more than {COLUMNS} columns in {page}");
             blocks += 1;

@@ -1,9 +1,6 @@
 //! What may only fall: the public names of the core, and attributes that tell the compiler how to inline.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
-
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::files::{read, texts};
 
 /// `#[inline]` in `proto/src` and `verbs/src`.
 const INLINE: usize = 37;
@@ -17,24 +14,6 @@ const NAMES: usize = 55;
 const PIPED: &str =
     "[ apt-config cat date dd dmesg dpkg-deb echo find grep head ldd ls od printf rdma sed sort ss tail tar tc tr";
 
-/// The files of a type below a folder of the workspace, with their text.
-fn files(folder: &str, of_type: &str) -> Vec<(PathBuf, String)> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == of_type) {
-                let text = fs::read_to_string(&path).unwrap();
-                files.push((path, text));
-            }
-        }
-    }
-    files
-}
-
 fn falls(what: &str, found: usize, most: usize) {
     println!("{what}: {found}, at most {most}");
     assert!(found > 0, "{what} are not found");
@@ -43,7 +22,7 @@ fn falls(what: &str, found: usize, most: usize) {
 
 #[test]
 fn the_compiler_decides_what_it_inlines() {
-    let texts = files("proto/src", "rs").into_iter().chain(files("verbs/src", "rs"));
+    let texts = texts(&["proto/src/*.rs", "verbs/src/*.rs"]).into_iter();
     falls("inlining attributes", texts.map(|(_, text)| text.matches("#[inline").count()).sum(), INLINE);
 }
 
@@ -55,10 +34,10 @@ fn the_public_names_of_the_core_are_few() {
     };
     falls(
         "public methods of Core",
-        files("proto/src/machine", "rs").iter().map(|(_, text)| methods(text)).sum(),
+        texts(&["proto/src/machine/*.rs"]).iter().map(|(_, text)| methods(text)).sum(),
         METHODS,
     );
-    let root = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/src/lib.rs")).unwrap();
+    let root = read("proto/src/lib.rs");
     let exports = root.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
     falls("names at the root", exports.map(|list| list.matches(',').count() + 1).sum(), NAMES);
 }
@@ -66,7 +45,7 @@ fn the_public_names_of_the_core_are_few() {
 /// A `main` that returns an error prints its Debug form, which is its text (`debug_in_words`).
 #[test]
 fn no_error_of_the_core_derives_debug() {
-    let texts: String = files("proto/src", "rs").into_iter().map(|(_, text)| text).collect();
+    let texts: String = texts(&["proto/src/*.rs"]).into_iter().map(|(_, text)| text).collect();
     let derives = texts.lines().filter(|line| line.starts_with("#[derive(") && line.contains("thiserror::Error"));
     let (derived, in_words): (Vec<_>, Vec<_>) = derives.partition(|line| line.contains("Debug"));
     assert!(derived.is_empty() && in_words.len() > 20, "{derived:?}, {in_words:?}");
@@ -92,12 +71,12 @@ fn piped(script: &str) -> Vec<String> {
 
 #[test]
 fn no_script_loses_the_failure_of_a_program() {
-    let scripts = ["tests", "xtask"].into_iter().flat_map(|folder| files(folder, "sh"));
+    let scripts = texts(&["tests/*.sh", "xtask/*.sh"]).into_iter();
     let scripts: Vec<_> = scripts.map(|(path, text)| (path, piped(&text))).collect();
     assert!(scripts.iter().map(|(_, found)| found.len()).sum::<usize>() > 20, "the pipes are not found");
     for (path, found) in scripts {
         let lost: Vec<_> = found.iter().filter(|first| !PIPED.split(' ').any(|name| name == *first)).collect();
-        assert!(lost.is_empty(), "{}: a pipe loses the failure of {lost:?}: write to a file", path.display());
+        assert!(lost.is_empty(), "{path}: a pipe loses the failure of {lost:?}: write to a file");
     }
     let script = "a \"b | c\"\nif ! d $((1 + e)) |\n  \"$f\" \\\n g | h; fi\n{ i; } | j\n'' | *) ;;\n";
     assert_eq!(piped(script), ["d", "\"$f\"", "}"]);

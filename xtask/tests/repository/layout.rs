@@ -1,11 +1,8 @@
 //! The top level of the repository, and the crates of the repository that examples depend on.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+
+use crate::files::{committed, read, texts};
 
 /// The files and folders of the top level, without dot files.
 const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
@@ -18,17 +15,9 @@ const PRODUCT: [&str; 8] =
 /// The maximum number of lines of an example.
 const EXAMPLE: usize = 300;
 
-/// The committed files, by their paths.
-fn committed() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let listed = Command::new("git").arg("ls-files").current_dir(root).output().unwrap();
-    assert!(listed.status.success(), "{listed:?}");
-    String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
-}
-
 #[test]
 fn the_top_level_has_its_folders_and_no_other_files() {
-    let files = committed();
+    let files = committed(&[]);
     let top: BTreeSet<_> = files.iter().filter_map(|path| path.split('/').next()).collect();
     let visible: Vec<_> = top.into_iter().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(visible.join(" "), TOP);
@@ -44,12 +33,9 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn examples_depend_on_product_crates_only() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seen = BTreeSet::new();
-    for path in committed().iter().filter(|path| {
-        path.ends_with("Cargo.toml") && ["examples/", "programs/"].iter().any(|folder| path.starts_with(folder))
-    }) {
-        let (manifest, example) = (fs::read_to_string(root.join(path)).unwrap(), path.split('/').nth(1).unwrap());
+    for (path, manifest) in texts(&["examples/*Cargo.toml", "programs/*Cargo.toml"]) {
+        let example = path.split('/').nth(1).unwrap();
         for name in dependencies(&manifest).filter(|name| *name != example) {
             assert!(PRODUCT.contains(&name), "{path}: {name}");
             seen.insert(name.to_owned());
@@ -61,10 +47,9 @@ fn examples_depend_on_product_crates_only() {
 /// A reader finishes an example: its files, tests included. In `loops` it is one loop, with the program that all run.
 #[test]
 fn an_example_has_at_most_300_lines() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let lines = |path: &str| fs::read_to_string(root.join(path)).unwrap().lines().count();
+    let lines = |path: &str| read(path).lines().count();
     let mut examples: BTreeMap<String, usize> = BTreeMap::new();
-    for path in committed().iter().filter(|path| path.starts_with("examples/") && path.ends_with(".rs")) {
+    for path in &committed(&["examples/*.rs"]) {
         let (folder, file) = (path.split('/').nth(1).unwrap(), path.rsplit('/').next().unwrap());
         if folder != "loops" {
             *examples.entry(folder.to_owned()).or_default() += lines(path);
@@ -83,9 +68,8 @@ fn an_example_has_at_most_300_lines() {
 /// examples/README.md says of each example and each program what it is for.
 #[test]
 fn each_example_and_program_is_on_their_page() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/README.md")).unwrap();
-    let files = committed();
-    for path in files.iter().filter(|path| path.ends_with("/Cargo.toml") && path.matches('/').count() == 2) {
+    let page = read("examples/README.md");
+    for path in committed(&["*/Cargo.toml"]).iter().filter(|path| path.matches('/').count() == 2) {
         let link = match path.split('/').collect::<Vec<_>>()[..] {
             ["examples", name, _] => format!("]({name}/"),
             ["programs", name, _] => format!("](../programs/{name}/"),

@@ -1,25 +1,19 @@
 //! The minimum Rust version holds for each crate that README.md names, and for xtask: the crate and what it depends on
 //! state none that is newer. Whether they compile is a step of the programme.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::files::{read, root};
+
 /// The crates that README.md does not link to.
 const ALSO: [&str; 2] = ["xtask", "xtask/vm"];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
 /// The folders of crates that README.md links to, and those of xtask.
 fn folders() -> Vec<String> {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let readme = read("README.md");
     let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let folders = links.map(|link| link.trim_end_matches('/')).chain(ALSO);
     let crates: BTreeSet<_> = folders.filter(|folder| root().join(folder).join("Cargo.toml").is_file()).collect();
@@ -49,7 +43,7 @@ fn no_crate_that_readme_names_depends_on_one_that_states_a_newer_version() {
         packages.iter().find(|(_, package)| package["manifest_path"] == *manifest(folder).to_str().unwrap())
     };
     let minimum = version(of("proto").unwrap().1);
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let readme = read("README.md");
     let promised = readme.lines().find_map(|line| line.strip_prefix("Minimum supported Rust version: ")).unwrap();
     assert_eq!(promised, format!("{}.{}", minimum.0, minimum.1));
     let mut newer = Vec::new();
