@@ -79,8 +79,7 @@ impl Peer for RdmaIo {
         let pd = context.alloc_pd()?;
         let cq = context.create_cq(2 * DEPTH as i32)?;
         let mr = pd.reg_mr_owned(vec![0; 2 * BYTES], ACCESS)?;
-        let attr =
-            QpInitAttr { max_send_wr: DEPTH, max_recv_wr: DEPTH, sq_sig_all: false, ..QpInitAttr::default() };
+        let attr = QpInitAttr { max_send_wr: DEPTH, max_recv_wr: DEPTH, sq_sig_all: false, ..QpInitAttr::default() };
         let qp = pd.create_qp(&cq, &cq, &attr)?;
         connect(&qp, gid, index)?;
         Ok(RdmaIo { qp, cq, mr })
