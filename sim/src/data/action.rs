@@ -1,13 +1,14 @@
 //! What a request of a send queue does.
 
 use std::net::IpAddr;
+use std::slice;
 
 use cmid_proto::Service;
 use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Datagram, Extra, Operation, Packet, Transfer};
-use crate::data::space::{Bytes, KeyedRange, Pins, Ranges};
+use crate::data::space::{Bytes, KeyedRange, Pins, Ranges, pins};
 use crate::data::window::Bind;
 use crate::index::QpNo;
 
@@ -112,8 +113,8 @@ impl Local {
     /// Returns the keys that it pins; none if the device does not access memory.
     pub(crate) fn pins(&self) -> Pins {
         match self {
-            Local::From(ranges) | Local::Into(ranges) => ranges.iter().map(|range| range.key).collect(),
-            Local::Bound(range) => Pins::from_slice(&[range.key]),
+            Local::From(ranges) | Local::Into(ranges) => pins(ranges),
+            Local::Bound(range) => pins(slice::from_ref(range)),
             Local::Inline(_) | Local::Nothing => Pins::new(),
         }
     }

@@ -14,14 +14,13 @@ use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 use crate::data::buffer::Buffer;
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
-use crate::data::post::{Queue, fitting, receive};
-use crate::data::receive::Receive;
+use crate::data::receive::RecvOf;
 use crate::data::space::{Bytes, Stretch};
-use crate::data::work::{Batch, Stopped};
+use crate::data::work::Stopped;
 use crate::fabric::Fabric;
 use crate::fabric::shared::{Parked, Shared};
 use crate::fabric::world::World;
-use crate::index::{PdNo, QpNo, SrqNo};
+use crate::index::PdNo;
 
 /// The memory of a block.
 #[derive(Debug)]
@@ -177,21 +176,6 @@ pub(super) fn lend(
     }
 }
 
-/// Posts receives of parts that were checked and flushed. Takes those that are in the queue out of the batch.
-pub(super) fn post_receives(
-    fabric: &Fabric,
-    (lent, queue): (&mut Lent<Piece>, Queue),
-    requests: &mut Batch<(u64, Parts<Piece>)>,
-    post: impl FnOnce(&mut World, Batch<Receive>) -> Result<usize, Stopped>,
-) -> Result<usize, Stopped> {
-    let receive = |(wr_id, parts): &(u64, Parts<Piece>)| receive(fabric, queue, *wr_id, sges(parts, queue.pd));
-    let batch = fitting(queue, requests.iter().map(receive));
-    let posted = batch.and_then(|batch| fabric.with(|world| post(world, batch)));
-    let filed = requests.drain(..Stopped::filed(posted));
-    lend(lent, posted, queue.last, filed.map(|(wr_id, parts)| (wr_id, Returns::ByCompletion, parts)));
-    posted
-}
-
 /// Takes the bytes that the device has written.
 pub(super) fn loaded(mut parts: Parts<Piece>) -> Parts<Piece> {
     let blocks = parts.as_mut_slice().iter_mut().filter_map(Part::block_mut);
@@ -207,25 +191,15 @@ pub(super) fn loaded_part(mut part: Part<Piece>) -> Part<Piece> {
     part
 }
 
-/// The blocks that the requests of a queue have whose handle is dropped.
+/// The blocks that the requests of a QP or an SRQ have whose handle is dropped.
 #[derive(Debug)]
 pub(super) struct LeftBlocks {
-    pub(super) queue: LeftQueue,
+    pub(super) of: RecvOf,
     pub(super) _blocks: [Lent<Piece>; 2],
-}
-
-/// A queue whose handle is dropped.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum LeftQueue {
-    Qp(QpNo),
-    Srq(SrqNo),
 }
 
 impl Parked for LeftBlocks {
     fn try_end(&self, shared: &Shared) -> bool {
-        shared.with(|world| match self.queue {
-            LeftQueue::Qp(qp) => !world.queues.may_complete(qp),
-            LeftQueue::Srq(srq) => !world.queues.may_complete_of_srq(srq),
-        })
+        shared.with(|world| !world.queues.may_complete(self.of))
     }
 }

@@ -7,7 +7,7 @@ use cmid_proto::datapath::Completion;
 use cmid_proto::datapath::{CqRoom, Overrun};
 
 use crate::data::notices::Notices;
-use crate::data::receive::SrqEntry;
+use crate::data::receive::RecvOf;
 use crate::data::space::{Pins, Scatter};
 use crate::index::{CqNo, PdNo, QpNo, SrqNo};
 
@@ -18,10 +18,10 @@ pub(crate) struct Ready {
     pub(crate) completion: Completion,
     /// Whether the post of its work request was refused: a poll does not return it.
     pub(crate) is_withdrawn: bool,
-    /// The number of a request of a send queue; `None` for a receive.
-    pub(crate) sequence: Option<u64>,
-    /// The entry of a receive of a shared receive queue; `None` for other completions.
-    pub(crate) srq_entry: Option<SrqEntry>,
+    /// The number of its work request.
+    pub(crate) sequence: u64,
+    /// The queue of a receive; `None` for a request of a send queue.
+    pub(crate) receive_of: Option<RecvOf>,
     /// The domain of the QP and of the regions.
     pub(crate) pd: PdNo,
     /// The local keys of the regions that it pins until it is polled.
@@ -197,13 +197,13 @@ mod tests {
 
     fn ready(num: u32, wr_id: u64) -> Ready {
         let completion = Completion { wr_id, ..Completion::default() };
-        let (sequence, srq_entry, pd, pins) = (Some(wr_id), None, PdNo(1), Pins::from_slice(&[num]));
+        let (sequence, receive_of, pd, pins) = (wr_id, None, PdNo(1), Pins::from_slice(&[num]));
         Ready {
             qp: qp(num),
             completion,
             is_withdrawn: false,
             sequence,
-            srq_entry,
+            receive_of,
             pd,
             pins,
             solicited: false,

@@ -101,7 +101,7 @@ impl World {
     /// Whether a completion may come: of work of its QPs, or of a receive of their SRQs.
     #[cfg(unix)]
     fn awaits(&self, cq: CqNo) -> bool {
-        let has_receives = |srq| self.queues.srqs.get(srq).is_ok_and(|srq| srq.unpolled() > 0);
+        let has_receives = |srq| self.queues.srqs.get(srq).is_ok_and(|srq| srq.receives.unpolled() > 0);
         self.queues.has_work(cq)
             || self.queues.pairs.any(|pair| pair.recv_cq == cq && pair.srq.is_some_and(has_receives))
     }

@@ -18,7 +18,7 @@ use crate::data::packet::Extra;
 use crate::data::pending::{Pending, is_read};
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;
-use crate::data::receive::Receive;
+use crate::data::receive::{self, RecvOf};
 use crate::data::space::{KeyedRange, Ranges};
 use crate::data::work::{Batch, Peer, Stopped};
 use crate::fabric::Fabric;
@@ -80,12 +80,12 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        let posted = self.queue(Pair::send_queue, |_| {}).map_err(Stopped::from).and_then(|queue| {
+        let posted = self.queue(|_| {}).map_err(Stopped::from).and_then(|queue| {
             let work = |wr: SendWr<'a, L, Ah>| self.work(queue, wr.wr_id, wr.op, wr.sges.as_ref(), wr.flags);
             let batch = fitting(queue, requests.into_iter().map(work))?;
             self.fabric.with(|world| world.post_all(self.no, batch))
         });
-        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
+        posted.map_err(|stopped| self.stopped(stopped))
     }
 
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
@@ -100,12 +100,7 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let posted = self.queue(Pair::receive_queue, |_| {}).map_err(Stopped::from).and_then(|queue| {
-            let receive = |(wr_id, sges): (u64, L)| receive(&self.fabric, queue, wr_id, sges.as_ref());
-            let batch = fitting(queue, requests.into_iter().map(receive))?;
-            self.fabric.with(|world| world.post_receives(self.no, batch))
-        });
-        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
+        receive::post(&self.fabric, self.receives(), requests)
     }
 
     /// If the device rejects the bind, the QP enters its error state. The status of the completion is
@@ -149,10 +144,8 @@ impl QueuePair for Qp {
     }
 
     fn post_recv_blocks<L: Into<Parts<Piece>>>(&mut self, wr_id: u64, blocks: L) -> Result<(), Unposted<Piece>> {
-        let mut one = Batch::from([(wr_id, blocks.into())]);
-        let posted = self.recv_all_blocks(&mut one);
-        let blocks = one.pop().map(|(_, parts)| parts);
-        posted.map(drop).map_err(|BatchError { error, .. }| Unposted { error, given: blocks })
+        let one = Batch::from([(wr_id, blocks.into())]);
+        receive::post_blocks(&self.fabric, self.receives(), &mut self.blocks[1], one).map(drop).map_err(receive::only)
     }
 
     fn post_recvs_blocks<L, I>(&mut self, requests: I) -> Result<usize, UnpostedBatch<Piece>>
@@ -160,9 +153,7 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: Into<Parts<Piece>>,
     {
-        let mut requests: Batch<_> = requests.into_iter().map(|(wr_id, list)| (wr_id, list.into())).collect();
-        let posted = self.recv_all_blocks(&mut requests);
-        posted.map_err(|error| ErrorWith::new(requests.into_iter().map(|(_, parts)| parts).collect(), error))
+        receive::post_blocks(&self.fabric, self.receives(), &mut self.blocks[1], receive::batch(requests))
     }
 
     fn post_bind_block<L: Into<Part<Piece>>>(
@@ -178,8 +169,7 @@ impl QueuePair for Qp {
     fn reclaim(&mut self, completion: &Completion) -> Option<Parts<Piece>> {
         let (fabric, no, [sends, recvs]) = (&self.fabric, self.no, &mut self.blocks);
         if completion.opcode.is_recv() {
-            let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
-            return recvs.reclaim(completion, is_over).map(blocks::loaded);
+            return receive::reclaim(fabric, RecvOf::Qp(no), recvs, completion);
         }
         let is_over = |number| fabric.with(|world| world.queues.is_send_over(no, number));
         let parts = sends.reclaim(completion, is_over);
@@ -188,6 +178,10 @@ impl QueuePair for Qp {
 }
 
 impl Qp {
+    fn receives(&self) -> (RecvOf, Result<Queue, PostReason>) {
+        (RecvOf::Qp(self.no), Err(PostReason::Gone))
+    }
+
     /// Takes the requests that are posted, or that the device may execute, out of the batch.
     fn send_all_blocks(&mut self, requests: &mut Batch<SendWr<'_, Parts<Piece>, Ah>>) -> Result<usize, BatchError> {
         let [lent, _] = &mut self.blocks;
@@ -196,9 +190,9 @@ impl Qp {
         let checked = lent.check_room(requests.len(), is_over).and_then(|()| {
             requests.iter().try_for_each(|request| blocks::check(&request.sges, request.op.writes_locally()))
         });
-        checked.map_err(|reason| self.stopped(PostCall::Send, reason.into()))?;
+        checked.map_err(|reason| self.stopped(reason.into()))?;
         let flush = |world: &mut World| requests.iter().for_each(|it| blocks::flush(&it.sges, fabric, world));
-        let queue = self.queue(Pair::send_queue, flush).map_err(|gone| self.stopped(PostCall::Send, gone.into()))?;
+        let queue = self.queue(flush).map_err(|gone| self.stopped(gone.into()))?;
         let work = |wr: &SendWr<'_, Parts<Piece>, Ah>| {
             self.work(queue, wr.wr_id, wr.op, blocks::sges(&wr.sges, queue.pd), wr.flags)
         };
@@ -207,22 +201,7 @@ impl Qp {
         let lent = requests.drain(..Stopped::filed(posted));
         let lent = lent.map(|request| (request.wr_id, blocks::returns(request.flags), request.sges));
         blocks::lend(&mut self.blocks[0], posted, queue.last, lent);
-        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
-    }
-
-    /// Takes the requests that are posted, or that the device may execute, out of the batch.
-    fn recv_all_blocks(&mut self, requests: &mut Batch<(u64, Parts<Piece>)>) -> Result<usize, BatchError> {
-        let [_, lent] = &mut self.blocks;
-        let (fabric, no) = (&self.fabric, self.no);
-        let is_over = |number| fabric.with(|world| world.queues.is_receive_over(no, number));
-        let checked = lent.check_room(requests.len(), is_over);
-        let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
-        checked.map_err(|reason| self.stopped(PostCall::Recv, reason.into()))?;
-        let flush = |world: &mut World| requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world));
-        let queue = self.queue(Pair::receive_queue, flush).map_err(|gone| self.stopped(PostCall::Recv, gone.into()))?;
-        let post = |world: &mut World, batch| world.post_receives(no, batch);
-        let posted = blocks::post_receives(fabric, (&mut self.blocks[1], queue), requests, post);
-        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
+        posted.map_err(|stopped| self.stopped(stopped))
     }
 }
 
@@ -243,17 +222,10 @@ pub(crate) struct Queue {
 
 impl Pair {
     /// What a post of sends checks them by.
-    pub(crate) fn send_queue(&self) -> Result<Queue, PostReason> {
+    fn send_queue(&self) -> Queue {
         let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
         let is_unanswered = self.reads_at_once == Some(0);
-        Ok(Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered })
-    }
-
-    /// What a post of receives checks them by.
-    pub(crate) fn receive_queue(&self) -> Result<Queue, PostReason> {
-        let Caps { max_recv_sge: max_sge, max_recv_wr: max, .. } = self.caps;
-        let (room, last) = (self.receive_room()?, self.posted_receives);
-        Ok(Queue { pd: self.pd, max_sge, max, room, last, is_unanswered: false })
+        Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered }
     }
 }
 
@@ -272,15 +244,11 @@ pub(super) fn fitting<T>(
 }
 
 impl Qp {
-    /// Returns one of its queues, after `first`.
-    fn queue(
-        &self,
-        which: impl FnOnce(&Pair) -> Result<Queue, PostReason>,
-        first: impl FnOnce(&mut World),
-    ) -> Result<Queue, PostReason> {
+    /// Returns its send queue, after `first`.
+    fn queue(&self, first: impl FnOnce(&mut World)) -> Result<Queue, PostReason> {
         self.fabric.with(|world| {
             first(world);
-            which(world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?)
+            Ok(world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?.send_queue())
         })
     }
 
@@ -288,8 +256,8 @@ impl Qp {
         PostError::new(call, self.no.num, reason)
     }
 
-    fn stopped(&self, call: PostCall, Stopped { posted, reason, .. }: Stopped) -> BatchError {
-        BatchError { posted, error: self.error(call, reason) }
+    fn stopped(&self, Stopped { posted, reason, .. }: Stopped) -> BatchError {
+        BatchError { posted, error: self.error(PostCall::Send, reason) }
     }
 
     /// Makes the checks of a request that do not need its send queue.
@@ -380,19 +348,8 @@ impl Qp {
     }
 }
 
-/// Creates a receive for a queue.
-pub(super) fn receive<'a>(
-    fabric: &Fabric,
-    queue: Queue,
-    wr_id: u64,
-    sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,
-) -> Result<Receive, PostReason> {
-    let ranges = ranges(fabric, queue, sges, Access::LOCAL_WRITE)?;
-    Ok(Receive { wr_id, ranges, srq_entry: None, is_withdrawn: false })
-}
-
 /// Returns the non-empty ranges of a work request.
-fn ranges<'a>(
+pub(super) fn ranges<'a>(
     fabric: &Fabric,
     Queue { pd, max_sge: max, .. }: Queue,
     sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,

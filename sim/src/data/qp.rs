@@ -4,8 +4,9 @@ use std::mem;
 
 use cmid_proto::datapath::{Access, Caps, Lent, PostReason, Sge};
 
-use crate::data::blocks::{LeftBlocks, LeftQueue, Piece};
+use crate::data::blocks::{LeftBlocks, Piece};
 use crate::data::mr::Mr;
+use crate::data::receive::RecvOf;
 use crate::data::space::KeyedRange;
 use crate::fabric::Fabric;
 use crate::index::{PdNo, QpNo};
@@ -51,7 +52,7 @@ impl Drop for Qp {
         });
         if self.blocks.iter().any(|lent| !lent.is_empty()) {
             let blocks = mem::replace(&mut self.blocks, [Lent::new(0), Lent::new(0)]);
-            self.fabric.shared().retire(LeftBlocks { queue: LeftQueue::Qp(self.no), _blocks: blocks });
+            self.fabric.shared().retire(LeftBlocks { of: RecvOf::Qp(self.no), _blocks: blocks });
         }
     }
 }

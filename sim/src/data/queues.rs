@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{
-    AckTimeout, Caps, Completion, CreateReason, PostReason, QpAttrs, RnrTimer, Unpolled, WcStatus,
-};
+use cmid_proto::datapath::{AckTimeout, Caps, Completion, CreateReason, QpAttrs, RnrTimer, Unpolled, WcStatus};
 use cmid_proto::{Errno, Service, Time};
 
 use crate::data::completion::{CqState, Ready};
@@ -13,7 +11,7 @@ use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
 use crate::data::pending::{Filed, Order, Pending, retire};
-use crate::data::receive::{Receive, SrqEntry};
+use crate::data::receive::{RecvOf, RecvQueue};
 use crate::data::space::{Pins, Scatter};
 use crate::data::srqs::Srqs;
 use crate::fabric::table::Table;
@@ -24,7 +22,8 @@ use crate::kernel::gid::Gid;
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) completion: Completion,
-    pub(crate) srq_entry: Option<SrqEntry>,
+    /// The number of the receive.
+    pub(crate) sequence: u64,
     pub(crate) is_withdrawn: bool,
     /// The keys of the regions that it pinned.
     pub(crate) pinned: Pins,
@@ -73,21 +72,14 @@ pub(crate) struct Pair {
     /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
     pub(crate) sends: VecDeque<Box<Pending>>,
-    pub(crate) receives: VecDeque<Receive>,
-    /// Receives for which the doorbell was refused.
-    pub(crate) unrung: Vec<Receive>,
-    /// For each local key, the number of ranges of work requests that use it and are not retired.
-    pins: BTreeMap<u32, u32>,
+    /// Its own receives; none if it uses a shared receive queue.
+    pub(crate) receives: RecvQueue,
     /// The requests of the send queue that are not retired, oldest first.
     pub(super) filed: VecDeque<Filed>,
     /// The order in which they complete.
     pub(crate) order: Order,
     /// The last request of the send queue that the doorbell was rung for.
     pub(crate) rung: u64,
-    /// The number of receives without a polled completion.
-    pub(super) unpolled_receives: u32,
-    /// The number of receives that were posted.
-    pub(super) posted_receives: u64,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Box<Packet>>,
     /// The packet before them, which is being copied.
@@ -136,14 +128,10 @@ impl Pair {
             retry_count: 7,
             rnr_retry_count: 7,
             sends: VecDeque::new(),
-            receives: VecDeque::new(),
-            unrung: Vec::new(),
-            pins: BTreeMap::new(),
+            receives: RecvQueue::new(caps.max_recv_wr, caps.max_recv_sge),
             filed: VecDeque::new(),
             order: Order::OfPosts,
             rung: 0,
-            unpolled_receives: 0,
-            posted_receives: 0,
             inbound: VecDeque::new(),
             copying: None,
             unanswered: VecDeque::new(),
@@ -164,62 +152,23 @@ impl Pair {
         self.caps.max_send_wr.saturating_sub(self.unpolled().sends)
     }
 
-    /// Returns the number of receives that the queue has room for. Refuses if the QP uses a shared receive queue
-    /// (`rxe_post_recv` of librxe).
-    pub(crate) fn receive_room(&self) -> Result<u32, PostReason> {
-        if self.srq.is_some() {
-            return Err(PostReason::HasSrq);
-        }
-        Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
-    }
-
     /// Returns the number of its requests that are not over.
     pub(crate) fn unpolled(&self) -> Unpolled {
         let sends = u32::try_from(self.filed.len()).unwrap_or(u32::MAX);
-        Unpolled { sends, receives: self.unpolled_receives }
+        Unpolled { sends, receives: self.receives.unpolled() }
     }
 
     /// Adds a request to the send queue and pins its regions.
     pub(crate) fn file(&mut self, mut pending: Box<Pending>) {
         self.sequence += 1;
         let (sequence, pins) = (self.sequence, pending.local.pins());
-        self.pin(pins.iter().copied());
         self.filed.push_back(Filed { sequence, pins });
         pending.sequence = sequence;
         self.sends.push_back(pending);
     }
 
-    /// Adds a receive and pins its regions.
-    pub(crate) fn file_receive(&mut self, receive: &Receive) {
-        self.unpolled_receives += 1;
-        self.posted_receives += 1;
-        self.pin(receive.pins());
-    }
-
-    fn pin(&mut self, keys: impl Iterator<Item = u32>) {
-        for key in keys {
-            *self.pins.entry(key).or_default() += 1;
-        }
-    }
-
-    /// Retires the work request of a polled completion: a receive, or a request of the send queue and those that end with
-    /// it.
-    fn polled(&mut self, ready: &Ready) {
-        let Some(sequence) = ready.sequence else {
-            self.unpolled_receives = self.unpolled_receives.saturating_sub(1);
-            ready.pins.iter().for_each(|&key| unpin(&mut self.pins, key));
-            return;
-        };
-        retire(&mut self.filed, sequence, self.order, |key| unpin(&mut self.pins, key));
-    }
-}
-
-fn unpin(pins: &mut BTreeMap<u32, u32>, key: u32) {
-    if let Some(count) = pins.get_mut(&key) {
-        *count -= 1;
-        if *count == 0 {
-            pins.remove(&key);
-        }
+    fn pins(&self, key: u32) -> bool {
+        self.receives.pins(key) || self.filed.iter().any(|filed| filed.pins.contains(&key))
     }
 }
 
@@ -300,8 +249,8 @@ impl Queues {
         let Sent { status, byte_len, scatter } = sent;
         let is_withdrawn = pending.is_withdrawn || !pending.signaled && status == WcStatus::SUCCESS;
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
-        let (sequence, srq_entry, solicited) = (Some(sequence), None, false);
-        let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
+        let (receive_of, solicited) = (None, false);
+        let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
@@ -309,18 +258,17 @@ impl Queues {
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
-        let (cq, pd) = (pair.recv_cq, pair.pd);
-        let Received { completion, srq_entry, is_withdrawn, pinned: pins, solicited, scatter } = received;
+        let (cq, pd, receive_of) = (pair.recv_cq, pair.pd, Some(pair.srq.map_or(RecvOf::Qp(qp), RecvOf::Srq)));
+        let Received { completion, sequence, is_withdrawn, pinned: pins, solicited, scatter } = received;
         let completion = Completion { qp_num: qp.num, ..completion };
-        let sequence = None;
-        let ready = Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter };
+        let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
     /// Whether a CQ has an unpolled completion, or a QP of it has a work request without one.
     pub(crate) fn has_work(&self, cq: CqNo) -> bool {
         let reports = |pair: &Pair| {
-            (pair.send_cq == cq && !pair.filed.is_empty()) || (pair.recv_cq == cq && pair.unpolled_receives > 0)
+            (pair.send_cq == cq && !pair.filed.is_empty()) || (pair.recv_cq == cq && pair.receives.unpolled() > 0)
         };
         self.cqs.get(&cq).is_some_and(CqState::has_completions) || self.pairs.any(|pair| reports(pair))
     }
@@ -328,7 +276,7 @@ impl Queues {
     /// Whether an unpolled completion pins a region: of an existing QP, or of a destroyed one that has left the
     /// completion.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
-        self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
+        self.pairs.any(|pair| pair.pd == pd && pair.pins(key))
             || self.srqs.pins(pd, key)
             || self.cqs.any(|cq| cq.pins(pd, key))
     }
@@ -363,7 +311,7 @@ impl Queues {
         let receives = match pair.srq {
             None => pair.caps.max_recv_wr,
             Some(srq) if self.cqs.get(&pair.recv_cq).is_some_and(|cq| cq.has_share(srq)) => 0,
-            Some(srq) => self.srqs.get(srq)?.caps.max_wr,
+            Some(srq) => self.srqs.get(srq)?.receives.max,
         };
         Ok([pair.caps.max_send_wr, receives])
     }
@@ -406,17 +354,18 @@ impl Queues {
         self.bound_by.retain(|_, by| by.host != host);
     }
 
-    /// Takes the next completion of a CQ.
+    /// Takes the next completion of a CQ, and retires its work request: a receive, or a request of a send queue and those that
+    /// end with it.
     pub(crate) fn take(&mut self, cq: CqNo) -> Option<Ready> {
-        let taken = self.cqs.get_mut(&cq)?.take();
-        if let Some(ready) = &taken {
-            if let Some(srq_entry) = ready.srq_entry {
-                self.srqs.polled(srq_entry);
-            } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
-                pair.polled(ready);
+        let ready = self.cqs.get_mut(&cq)?.take()?;
+        if let Some(of) = ready.receive_of {
+            if let Some(queue) = self.recv_queue_mut(of) {
+                queue.polled(ready.sequence);
             }
+        } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
+            retire(&mut pair.filed, ready.sequence, pair.order);
         }
-        taken
+        Some(ready)
     }
 }
 

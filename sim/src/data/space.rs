@@ -28,6 +28,14 @@ pub(crate) type Ranges = SmallVec<[KeyedRange; 1]>;
 /// The local keys of the regions that a work request pins.
 pub(crate) type Pins = SmallVec<[u32; 2]>;
 
+/// Returns the keys of ranges.
+pub(crate) fn pins(ranges: &[KeyedRange]) -> Pins {
+    match ranges {
+        [one] => Pins::from_buf_and_len([one.key, 0], 1),
+        ranges => ranges.iter().map(|range| range.key).collect(),
+    }
+}
+
 /// A stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {

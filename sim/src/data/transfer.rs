@@ -391,8 +391,7 @@ impl World {
     /// The same for its receive queue. Each completion is a solicited one (`flush_recv_queue` of rxe).
     pub(crate) fn flush_receives(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        let receives = std::mem::take(&mut pair.receives);
-        for receive in receives.into_iter().chain(std::mem::take(&mut pair.unrung)) {
+        for receive in pair.receives.drain() {
             let extra = Extra { solicited: true, ..Extra::default() };
             self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra));
         }
@@ -441,8 +440,8 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        let (solicited, is_withdrawn, pinned) = (extra.solicited, self.is_withdrawn, self.pins().collect());
-        Received { completion, srq_entry: self.srq_entry, is_withdrawn, pinned, solicited, scatter }
+        let (solicited, pinned, &Receive { sequence, is_withdrawn, .. }) = (extra.solicited, self.pins(), self);
+        Received { completion, sequence, is_withdrawn, pinned, solicited, scatter }
     }
 }
 

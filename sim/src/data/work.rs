@@ -12,7 +12,6 @@ use crate::data::packet::Transfer;
 use crate::data::pair_state::PairState;
 use crate::data::pending::{Order, Pending, take, take_next};
 use crate::data::queues::Sent;
-use crate::data::receive::Receive;
 use crate::data::space::{Bytes, KeyedRange, Ranges};
 use crate::fabric::config::Flavour;
 use crate::fabric::world::{LOCAL_WORK, World};
@@ -190,26 +189,6 @@ impl World {
     fn complete_locally(&mut self, qp: QpNo, sequence: u64, after: Duration) {
         let done = Transfer::Answer { to: qp, sequence, result: Ok(Vec::new()) };
         self.timers.arm(self.now.after(after), Due::Data(done));
-    }
-
-    /// `ibv_post_recv` for one or several receives of a QP, which has room for them. If the kernel refuses the doorbell, they are in the queue, and
-    /// the device takes them after the next doorbell.
-    pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Batch<Receive>) -> Result<usize, Stopped> {
-        let rung = self.doorbell(qp.host);
-        let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
-        let count = batch.len();
-        batch.iter().for_each(|receive| pair.file_receive(receive));
-        if let Err(reason) = rung {
-            pair.unrung.extend(batch.into_iter().map(|receive| Receive { is_withdrawn: true, ..receive }));
-            return Err(Stopped { posted: 0, filed: count, reason });
-        }
-        pair.receives.extend(pair.unrung.drain(..).chain(batch));
-        if pair.state == PairState::Err {
-            self.flush_receives(qp);
-        } else if !pair.inbound.is_empty() {
-            self.run_inbound(qp);
-        }
-        Ok(count)
     }
 }
 
