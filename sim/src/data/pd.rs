@@ -1,16 +1,58 @@
 //! Protection domains.
 
+use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Weak;
 
-use cmid_proto::Errno;
-use cmid_proto::memory::{self, Bindings, Domain, MemoryError, MemoryRefused};
+use cmid_proto::datapath::{Access, AhAttr, Completion, CreateCall, CreateError, Pool, ProtectionDomain, SrqCaps};
+use cmid_proto::memory::{self, Bindings, Domain, MemoryError, MemoryRefused, PdState};
+use cmid_proto::{Errno, ErrorWith};
 
-use crate::data::domains::Held;
+use crate::data::ah::Ah;
+use crate::data::blocks::Piece;
+use crate::data::buffer::Buffer;
 use crate::data::fault::Resource;
+use crate::data::mr::Mr;
+use crate::data::mw::Mw;
+use crate::data::shared_receive_queue::Srq;
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo};
+
+/// The state machines of all protection domains, each with the number of its handles.
+#[derive(Debug, Default)]
+pub(crate) struct Domains {
+    pub(super) live: BTreeMap<PdNo, Held>,
+}
+
+/// One domain.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) device: DeviceNo,
+    pub(super) domain: Domain,
+    pub(super) handles: u32,
+    /// The windows that may be bound to its regions.
+    pub(super) bindings: Bindings,
+}
+
+impl Domains {
+    /// The device of a domain.
+    pub(crate) fn device_of(&self, no: PdNo) -> Option<DeviceNo> {
+        self.live.get(&no).map(|held| held.device)
+    }
+
+    /// Returns the record of the windows of a domain. One that is gone has none.
+    pub(super) fn bindings(&mut self, no: PdNo) -> Option<&mut Bindings> {
+        self.live.get_mut(&no).map(|held| &mut held.bindings)
+    }
+
+    pub(crate) fn handle_removal(&mut self, device: DeviceNo) {
+        for held in self.live.values_mut().filter(|held| held.device == device) {
+            held.domain.handle_removal();
+        }
+    }
+}
 
 impl World {
     /// Allocates a domain with one handle.
@@ -168,6 +210,64 @@ impl Drop for PdUse {
         if let Some(shared) = self.shared.upgrade() {
             shared.with(|world| world.release_pd(self.no));
         }
+    }
+}
+
+impl ProtectionDomain for Pd {
+    type Mr = Mr;
+    type Mw = Mw;
+    type Ah = Ah;
+    type Srq = Srq;
+    type Piece = Piece;
+
+    /// # Errors
+    /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, ErrorWith<Buffer, MemoryError>> {
+        Mr::register(self, buffer.into(), access)
+    }
+
+    fn pool_with(
+        &self,
+        others: &[Self],
+        buffer: impl Into<Buffer>,
+        block_len: usize,
+        access: Access,
+    ) -> Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>> {
+        let pds: Vec<_> = iter::once(self).chain(others).collect();
+        Piece::pool(&pds, buffer.into(), block_len, access)
+    }
+
+    fn alloc_mw(&self) -> Result<Mw, CreateError> {
+        Mw::alloc(self).map_err(CreateCall::AllocMw.failed())
+    }
+
+    /// Does not check that the destination exists.
+    fn create_ah(&self, path: &AhAttr) -> Result<Ah, CreateError> {
+        Ah::create(self, path).map_err(CreateCall::CreateAh.failed())
+    }
+
+    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, CreateError> {
+        Ah::create_from(self, completion, mr, offset).map_err(CreateCall::CreateAh.failed())
+    }
+
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, CreateError> {
+        Srq::create(self, caps)
+    }
+
+    fn users(&self) -> u32 {
+        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(0, |held| held.domain.users()))
+    }
+
+    fn state(&self) -> PdState {
+        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(PdState::Gone, |held| held.domain.state()))
+    }
+
+    /// # Errors
+    /// [`MemoryError::Dealloc`] with `EBUSY` if the device counts a user that this library does not, with `EIO` after the
+    /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    fn dealloc(&self) -> Result<(), MemoryError> {
+        self.fabric.shared().sweep();
+        self.fabric.with(|world| world.dealloc_pd(self.no))
     }
 }
 

@@ -8,9 +8,9 @@ use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 use cmid_proto::{Errno, PortSpace, Time};
 
 use crate::data::async_readers::AsyncReaders;
-use crate::data::domains::Domains;
 use crate::data::library::Library;
 use crate::data::memory::Memory;
+use crate::data::pd::Domains;
 use crate::data::queues::Queues;
 use crate::fabric::config::Config;
 use crate::fabric::counters::Counters;
