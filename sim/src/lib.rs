@@ -236,7 +236,7 @@ pub use data::mr::{Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
 pub use data::qp::Qp;
-pub use data::shared_receive_queue::Srq;
+pub use data::srq::Srq;
 pub use fabric::Fabric;
 pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;

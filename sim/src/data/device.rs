@@ -1,9 +1,8 @@
 //! Creates data path resources on the device of an id.
 
-use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
-    Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, DeviceAttrs, OfDevice, PortAttrs, PortGid,
-    RdmaDevice,
+    Attaching, Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, DeviceAttrs, OfDevice, PortAttrs,
+    PortGid, RdmaDevice,
 };
 use cmid_proto::{Ece, Errno, IdKey, PortSpace, Service};
 
@@ -21,7 +20,7 @@ use crate::data::pd::Pd;
 use crate::data::pending::Order;
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;
-use crate::data::shared_receive_queue::Srq;
+use crate::data::srq::Srq;
 use crate::fabric::Fabric;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;

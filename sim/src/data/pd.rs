@@ -14,7 +14,7 @@ use crate::data::buffer::Buffer;
 use crate::data::fault::Resource;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
-use crate::data::shared_receive_queue::Srq;
+use crate::data::srq::Srq;
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::fabric::world::World;

@@ -13,7 +13,7 @@ use crate::data::pair_state::PairState;
 use crate::data::pending::{Filed, Order, Pending, retire};
 use crate::data::receive::{RecvOf, RecvQueue};
 use crate::data::space::{Pins, Scatter};
-use crate::data::srqs::Srqs;
+use crate::data::srq::Srqs;
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
 use crate::kernel::gid::Gid;
