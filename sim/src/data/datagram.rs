@@ -6,7 +6,7 @@ use cmid_proto::Service;
 use cmid_proto::datapath::{GRH_LEN, WcOpcode, WcStatus};
 
 use crate::data::packet::Datagram;
-use crate::data::pair_state::PairState;
+use crate::data::qp::PairState;
 use crate::data::queues::Pair;
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;

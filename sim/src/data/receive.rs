@@ -10,8 +10,8 @@ use cmid_proto::datapath::{
 
 use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
-use crate::data::pair_state::PairState;
 use crate::data::post::{Queue, fitting, ranges};
+use crate::data::qp::PairState;
 use crate::data::queues::Queues;
 use crate::data::space::{Pins, Ranges, pins};
 use crate::data::work::{Batch, Stopped};

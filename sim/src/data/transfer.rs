@@ -3,8 +3,8 @@
 use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
-use crate::data::pair_state::PairState;
 use crate::data::pending::{Order, Pending, is_read};
+use crate::data::qp::PairState;
 use crate::data::queues::{Pair, Received, Sent};
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
 
-use crate::data::pair_state::PairState;
+use crate::data::qp::PairState;
 use crate::fabric::config::LifeTime;
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo, QpNo};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cmid_proto::{ConnParam, Errno, ReceivedParam, Transport};
 
-use crate::data::pair_state::PairState;
+use crate::data::qp::PairState;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo, QpNo};
 use crate::kernel::address::{is_link_local, lacks_scope};
