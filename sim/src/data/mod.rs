@@ -4,7 +4,6 @@
 pub(crate) mod action;
 pub(crate) mod ah;
 pub(crate) mod async_events;
-pub(crate) mod async_readers;
 pub(crate) mod blocks;
 pub(crate) mod buffer;
 pub(crate) mod bytes;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 use cmid_proto::{Errno, PortSpace, Time};
 
-use crate::data::async_readers::AsyncReaders;
+use crate::data::async_events::AsyncReaders;
 use crate::data::library::Library;
 use crate::data::memory::Memory;
 use crate::data::pd::Domains;
