@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::Completion;
-use cmid_proto::datapath::{CqRoom, Overrun};
+use cmid_proto::datapath::{Completion, CqRoom, Overrun};
 
-use crate::data::notices::Notices;
+use crate::data::comp_channel::Notices;
 use crate::data::receive::RecvOf;
 use crate::data::space::{Pins, Scatter};
 use crate::index::{CqNo, PdNo, QpNo, SrqNo};

@@ -4,13 +4,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::CqRoom;
-use cmid_proto::datapath::{Capacity, Completion, CompletionQueue, CreateCall, CreateError, CreateReason};
+use cmid_proto::datapath::{Capacity, Completion, CompletionQueue, CqRoom, CreateCall, CreateError, CreateReason};
 #[cfg(unix)]
 use rustix::event::{PollFd, PollFlags};
 
+use crate::data::comp_channel::Notices;
 use crate::data::completion::Armed;
-use crate::data::notices::Notices;
 use crate::data::space::Scatter;
 use crate::fabric::Fabric;
 use crate::fabric::world::World;

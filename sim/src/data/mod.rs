@@ -23,7 +23,6 @@ mod maxima;
 pub(crate) mod memory;
 pub(crate) mod mr;
 pub(crate) mod mw;
-pub(crate) mod notices;
 mod over;
 pub(crate) mod packet;
 pub(crate) mod parked;

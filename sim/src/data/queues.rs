@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use cmid_proto::datapath::{AckTimeout, Caps, Completion, CreateReason, QpAttrs, RnrTimer, Unpolled, WcStatus};
 use cmid_proto::{Errno, Service, Time};
 
+use crate::data::comp_channel::Notices;
 use crate::data::completion::{CqState, Ready};
 use crate::data::late::Copying;
-use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pending::{Filed, Order, Pending, retire};
 use crate::data::qp::PairState;
