@@ -19,7 +19,6 @@ pub(crate) mod ib_mw;
 mod inject;
 mod late;
 pub(crate) mod library;
-mod maxima;
 pub(crate) mod memory;
 pub(crate) mod mr;
 pub(crate) mod mw;
