@@ -7,9 +7,9 @@ use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Keys};
 
 use crate::data::fault::Left;
-use crate::data::ib_mw::Window;
 use crate::data::library::Request;
 use crate::data::space::{Bytes, KeyedRange, Space, Stretch};
+use crate::data::window::Window;
 use crate::fabric::config::{Config, Flavour, Rereg};
 use crate::fabric::table::Table;
 use crate::index::{HostNo, MrHandle, MwNo, PdNo, QpNo};

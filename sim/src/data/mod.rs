@@ -15,7 +15,6 @@ pub(crate) mod device;
 mod device_attrs;
 pub(crate) mod fault;
 pub(crate) mod fork;
-pub(crate) mod ib_mw;
 mod inject;
 mod late;
 pub(crate) mod library;
