@@ -15,7 +15,6 @@ pub(crate) mod device;
 mod device_attrs;
 pub(crate) mod fault;
 pub(crate) mod fork;
-mod inject;
 mod late;
 pub(crate) mod library;
 pub(crate) mod memory;
