@@ -31,7 +31,6 @@ pub(crate) mod queues;
 pub(crate) mod receive;
 pub(crate) mod rereg;
 mod retry;
-mod rnr;
 pub(crate) mod space;
 pub(crate) mod srq;
 pub(crate) mod transfer;
