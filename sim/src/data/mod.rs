@@ -22,7 +22,6 @@ pub(crate) mod mr;
 pub(crate) mod mw;
 mod over;
 pub(crate) mod packet;
-pub(crate) mod parked;
 pub(crate) mod pd;
 pub(crate) mod pending;
 mod post;

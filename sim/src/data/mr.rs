@@ -16,7 +16,7 @@ use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::space::{KeyedRange, Lent, Stretch};
 use crate::fabric::Fabric;
-use crate::fabric::shared::Shared;
+use crate::fabric::shared::{Parked, Shared};
 use crate::index::{DeviceNo, MrHandle, PdNo};
 use crate::kernel::host::Removal;
 
@@ -320,5 +320,19 @@ impl Shared {
                 MemoryOutcome::Deregistered(ended)
             }
         })
+    }
+}
+
+impl Parked for Owned {
+    /// Tries to deregister. True if no further attempt is needed: the region is deregistered, or its device is
+    /// removed and refuses. In the latter case its memory stays in the fabric. Work in flight and bound windows are
+    /// temporary obstacles.
+    fn try_end(&self, shared: &Shared) -> bool {
+        if self.is_gone() {
+            return true;
+        }
+        let Err(error) = self.deregister(shared) else { return true };
+        let passes = matches!(error.errno(), Errno::EBUSY | Errno::EINVAL);
+        !passes && self.removal.has_happened()
     }
 }
