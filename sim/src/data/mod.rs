@@ -20,7 +20,6 @@ pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod mr;
 pub(crate) mod mw;
-mod over;
 pub(crate) mod packet;
 pub(crate) mod pd;
 pub(crate) mod pending;
