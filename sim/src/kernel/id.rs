@@ -10,9 +10,9 @@ use crate::fabric::timers::TimerKey;
 use crate::index::{FileNo, HostNo, QpNo};
 use crate::kernel::address::Interface;
 use crate::kernel::conn::Conn;
-use crate::kernel::id_options::Options;
 use crate::kernel::iw_conn::IwConn;
 use crate::kernel::membership::Membership;
+use crate::kernel::options::Options;
 
 /// The RDMA CM's state (`enum rdma_cm_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
