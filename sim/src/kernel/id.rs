@@ -11,7 +11,7 @@ use crate::index::{FileNo, HostNo, QpNo};
 use crate::kernel::address::Interface;
 use crate::kernel::conn::Conn;
 use crate::kernel::iw_conn::IwConn;
-use crate::kernel::membership::Membership;
+use crate::kernel::multicast::Membership;
 use crate::kernel::options::Options;
 
 /// The RDMA CM's state (`enum rdma_cm_state`).

@@ -18,7 +18,6 @@ pub(crate) mod iw_conn;
 mod lifetime;
 mod link;
 mod listener;
-pub(crate) mod membership;
 pub(crate) mod multicast;
 mod neighbour;
 pub(crate) mod options;

@@ -5,14 +5,26 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::{Datagram, Errno, GroupKey};
 
+use crate::fabric::timers::TimerKey;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo};
 use crate::kernel::channel::{Kind, Unread};
 use crate::kernel::due::Due;
 use crate::kernel::gid::{gid_of, path};
 use crate::kernel::id::CmState;
-use crate::kernel::membership::Membership;
 use crate::kernel::sidr::UDP_QKEY;
+
+/// One membership, from the join to the leave.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub(crate) key: GroupKey,
+    pub(super) addr: SocketAddr,
+    pub(super) send_only: bool,
+    /// The timer of a pending join.
+    pub(super) pending: Option<TimerKey>,
+    /// Set when the event is read: only then does the library know the group and detach the QP on leave.
+    pub(super) read: bool,
+}
 
 /// The kernel's internal `ENOTSUPP`: no errno of user space, but the kernel returns it.
 const ENOTSUPP: Errno = Errno::ENOTSUPP;
