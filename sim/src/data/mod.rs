@@ -8,7 +8,6 @@ pub(crate) mod blocks;
 pub(crate) mod buffer;
 pub(crate) mod bytes;
 pub(crate) mod comp_channel;
-pub(crate) mod completion;
 pub(crate) mod cq;
 pub(crate) mod datagram;
 pub(crate) mod device;

@@ -6,7 +6,7 @@ use cmid_proto::datapath::{AckTimeout, Caps, Completion, CreateReason, QpAttrs, 
 use cmid_proto::{Errno, Service, Time};
 
 use crate::data::comp_channel::Notices;
-use crate::data::completion::{CqState, Ready};
+use crate::data::cq::{CqState, Ready};
 use crate::data::late::Copying;
 use crate::data::packet::Packet;
 use crate::data::pending::{Filed, Order, Pending, retire};
