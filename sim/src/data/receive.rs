@@ -5,15 +5,17 @@ use std::collections::VecDeque;
 
 use cmid_proto::ErrorWith;
 use cmid_proto::datapath::{
-    Access, BatchError, Completion, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge, Unposted, UnpostedBatch,
+    Access, BatchError, Completion, Lent, Parts, PostCall, PostError, PostReason, Returns, Sge, Unposted,
+    UnpostedBatch, WcFlags, WcOpcode, WcStatus,
 };
 
 use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
+use crate::data::packet::Extra;
 use crate::data::post::{Queue, fitting, ranges};
 use crate::data::qp::PairState;
-use crate::data::queues::Queues;
-use crate::data::space::{Pins, Ranges, pins};
+use crate::data::queues::{Queues, Received};
+use crate::data::space::{Pins, Ranges, Scatter, pins};
 use crate::data::work::{Batch, Stopped};
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
@@ -39,6 +41,42 @@ impl Receive {
     /// Returns the keys that it pins.
     pub(crate) fn pins(&self) -> Pins {
         pins(&self.ranges)
+    }
+}
+
+/// Received bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Put {
+    pub(crate) byte_len: u32,
+    /// Bytes that the poll copies.
+    pub(crate) scatter: Vec<Scatter>,
+}
+
+impl Receive {
+    /// Returns the outcome of a receive.
+    pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, opcode: WcOpcode, extra: Extra) -> Received {
+        // A failed completion tells the queue only.
+        let (status, opcode, put) = match outcome {
+            Ok(put) => (WcStatus::SUCCESS, opcode, put),
+            Err(status) => (status, WcOpcode::RECV, Put::default()),
+        };
+        let Put { byte_len, scatter } = put;
+        let mut completion = Completion { wr_id: self.wr_id, status, opcode, byte_len, ..Completion::default() };
+        if status == WcStatus::SUCCESS {
+            // rxe sets it for every receive (`do_complete`).
+            completion.flags |= WcFlags::GRH;
+            if let Some(imm) = extra.imm {
+                completion.flags |= WcFlags::WITH_IMM;
+                completion.imm_data = imm.to_be();
+            }
+            if let Some(rkey) = extra.invalidate {
+                // The number of the kernel's `IB_WC_WITH_INVALIDATE`, which rxe copies to user space.
+                completion.flags |= WcFlags::IP_CSUM_OK;
+                completion.imm_data = rkey;
+            }
+        }
+        let (solicited, pinned, &Receive { sequence, is_withdrawn, .. }) = (extra.solicited, self.pins(), self);
+        Received { completion, sequence, is_withdrawn, pinned, solicited, scatter }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Data transfer: a packet to the peer, and its answer. Without an answer the request fails.
 
-use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, WcOpcode, WcStatus};
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
 use crate::data::pending::{Order, Pending, is_read};
 use crate::data::qp::PairState;
 use crate::data::queues::{Pair, Received, Sent};
-use crate::data::receive::Receive;
+use crate::data::receive::{Put, Receive};
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
@@ -407,42 +407,6 @@ fn takes(pair: &Pair, from: QpNo) -> bool {
         PairState::Err => false,
     };
     from_peer && !pair.gap
-}
-
-/// Received bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Put {
-    pub(crate) byte_len: u32,
-    /// Bytes that the poll copies.
-    pub(crate) scatter: Vec<Scatter>,
-}
-
-impl Receive {
-    /// Returns the outcome of a receive.
-    pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, opcode: WcOpcode, extra: Extra) -> Received {
-        // A failed completion tells the queue only.
-        let (status, opcode, put) = match outcome {
-            Ok(put) => (WcStatus::SUCCESS, opcode, put),
-            Err(status) => (status, WcOpcode::RECV, Put::default()),
-        };
-        let Put { byte_len, scatter } = put;
-        let mut completion = Completion { wr_id: self.wr_id, status, opcode, byte_len, ..Completion::default() };
-        if status == WcStatus::SUCCESS {
-            // rxe sets it for every receive (`do_complete`).
-            completion.flags |= WcFlags::GRH;
-            if let Some(imm) = extra.imm {
-                completion.flags |= WcFlags::WITH_IMM;
-                completion.imm_data = imm.to_be();
-            }
-            if let Some(rkey) = extra.invalidate {
-                // The number of the kernel's `IB_WC_WITH_INVALIDATE`, which rxe copies to user space.
-                completion.flags |= WcFlags::IP_CSUM_OK;
-                completion.imm_data = rkey;
-            }
-        }
-        let (solicited, pinned, &Receive { sequence, is_withdrawn, .. }) = (extra.solicited, self.pins(), self);
-        Received { completion, sequence, is_withdrawn, pinned, solicited, scatter }
-    }
 }
 
 fn count(len: usize) -> u32 {
