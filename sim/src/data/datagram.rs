@@ -66,7 +66,7 @@ impl World {
         let outcome = self.put(pd, &receive.ranges, &bytes).ok_or(WcStatus::LOC_PROT_ERR);
         let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);
         received.completion.src_qp = datagram.from.num;
-        self.finish_receive(qp, received);
+        self.finish_receive(qp, &receive, received);
         Some(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{AckTimeout, Caps, Completion, CreateReason, QpAttrs, RnrTimer, Unpolled, WcStatus};
+use cmid_proto::datapath::{AckTimeout, Caps, CreateReason, QpAttrs, RnrTimer, Unpolled, WcStatus};
 use cmid_proto::{Errno, Service, Time};
 
 use crate::data::comp_channel::Notices;
@@ -12,26 +12,11 @@ use crate::data::packet::Packet;
 use crate::data::pending::{Filed, Order, Pending, retire};
 use crate::data::qp::PairState;
 use crate::data::receive::{RecvOf, RecvQueue};
-use crate::data::space::{Pins, Scatter};
+use crate::data::space::Scatter;
 use crate::data::srq::Srqs;
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
 use crate::kernel::gid::Gid;
-
-/// The outcome of a posted receive. The QP of the work request is not in the completion yet.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) completion: Completion,
-    /// The number of the receive.
-    pub(crate) sequence: u64,
-    pub(crate) is_withdrawn: bool,
-    /// The keys of the regions that it pinned.
-    pub(crate) pinned: Pins,
-    /// Whether it notifies a CQ that is armed for solicited completions.
-    pub(crate) solicited: bool,
-    /// The bytes that the poll copies to memory.
-    pub(crate) scatter: Vec<Scatter>,
-}
 
 /// The outcome of a posted send, read or write.
 #[derive(Debug)]
@@ -237,32 +222,6 @@ impl Queues {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.groups.remove(&group);
         }
-    }
-
-    /// Adds a completion of a send queue. Returns false if the CQ overran. If the CQ is gone or full, the completion is lost,
-    /// and its region stays pinned until the QP is gone too.
-    #[must_use]
-    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
-        let Some(pair) = self.pairs.get(&qp) else { return true };
-        let (cq, pd) = (pair.send_cq, pair.pd);
-        let (pins, &Pending { sequence, wr_id, opcode, .. }) = (pending.local.pins(), pending);
-        let Sent { status, byte_len, scatter } = sent;
-        let is_withdrawn = pending.is_withdrawn || !pending.signaled && status == WcStatus::SUCCESS;
-        let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
-        let (receive_of, solicited) = (None, false);
-        let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
-        self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
-    }
-
-    /// The same for a receive queue.
-    #[must_use]
-    pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
-        let Some(pair) = self.pairs.get(&qp) else { return true };
-        let (cq, pd, receive_of) = (pair.recv_cq, pair.pd, Some(pair.srq.map_or(RecvOf::Qp(qp), RecvOf::Srq)));
-        let Received { completion, sequence, is_withdrawn, pinned: pins, solicited, scatter } = received;
-        let completion = Completion { qp_num: qp.num, ..completion };
-        let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
-        self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
     /// Whether a CQ has an unpolled completion, or a QP of it has a work request without one.

@@ -14,7 +14,7 @@ use crate::data::mr::Mr;
 use crate::data::packet::Extra;
 use crate::data::post::{Queue, fitting, ranges};
 use crate::data::qp::PairState;
-use crate::data::queues::{Queues, Received};
+use crate::data::queues::Queues;
 use crate::data::space::{Pins, Ranges, Scatter, pins};
 use crate::data::work::{Batch, Stopped};
 use crate::fabric::Fabric;
@@ -42,6 +42,15 @@ impl Receive {
     pub(crate) fn pins(&self) -> Pins {
         pins(&self.ranges)
     }
+}
+
+/// The outcome of a receive. The QP is not in the completion yet.
+pub(crate) struct Received {
+    pub(crate) completion: Completion,
+    /// Whether it notifies a CQ that is armed for solicited completions.
+    pub(crate) solicited: bool,
+    /// The bytes that the poll copies to memory.
+    pub(crate) scatter: Vec<Scatter>,
 }
 
 /// Received bytes.
@@ -75,8 +84,7 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        let (solicited, pinned, &Receive { sequence, is_withdrawn, .. }) = (extra.solicited, self.pins(), self);
-        Received { completion, sequence, is_withdrawn, pinned, solicited, scatter }
+        Received { completion, solicited: extra.solicited, scatter }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Data transfer: a packet to the peer, and its answer. Without an answer the request fails.
 
-use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcOpcode, WcStatus};
 
+use crate::data::cq::Ready;
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
 use crate::data::pending::{Order, Pending, is_read};
 use crate::data::qp::PairState;
-use crate::data::queues::{Pair, Received, Sent};
-use crate::data::receive::{Put, Receive};
+use crate::data::queues::{Pair, Sent};
+use crate::data::receive::{Put, Receive, Received, RecvOf};
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
@@ -164,7 +165,7 @@ impl World {
             }
         }
         let failed = outcome.is_err();
-        self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV, extra));
+        self.finish_receive(qp, receive, receive.ended(outcome, WcOpcode::RECV, extra));
         if failed {
             self.qp_to_error(qp);
         }
@@ -182,7 +183,7 @@ impl World {
     /// Executes a write with immediate data. It consumes a receive, and does not use the memory of the receive.
     fn receive_immediate(&mut self, qp: QpNo, outcome: Result<Put, WcStatus>, extra: Extra) {
         if let Some(receive) = self.take_receive(qp) {
-            self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV_RDMA_WITH_IMM, extra));
+            self.finish_receive(qp, &receive, receive.ended(outcome, WcOpcode::RECV_RDMA_WITH_IMM, extra));
         }
     }
 
@@ -340,29 +341,44 @@ impl World {
     /// Ends a request of a send queue. Where the posts order completions, one that is not signaled has a completion only if it
     /// fails.
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
-        let in_order = || self.queues.pairs.get(&qp).is_none_or(|pair| pair.order == Order::OfPosts);
-        if sent.status == WcStatus::SUCCESS && !pending.signaled && in_order() {
+        let is_quiet = sent.status == WcStatus::SUCCESS && !pending.signaled;
+        if is_quiet && self.queues.pairs.get(&qp).is_none_or(|pair| pair.order == Order::OfPosts) {
             return;
         }
         self.wake(qp.host);
         if sent.status != WcStatus::SUCCESS {
             self.note(qp.host, || format!("QP {}: request {} ends with {}", qp.num, pending.wr_id, sent.status));
         }
-        if !self.queues.complete_send(qp, pending, sent) {
-            self.overrun(qp, |pair| pair.send_cq);
-        }
+        self.add_completion(qp, |pair| {
+            let (pins, &Pending { sequence, wr_id, opcode, .. }) = (pending.local.pins(), pending);
+            let (Sent { status, byte_len, scatter }, receive_of, solicited, pd) = (sent, None, false, pair.pd);
+            let is_withdrawn = pending.is_withdrawn || is_quiet;
+            let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
+            let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
+            (pair.send_cq, ready)
+        });
     }
 
-    pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
+    /// Ends a receive.
+    pub(crate) fn finish_receive(&mut self, qp: QpNo, receive: &Receive, received: Received) {
         self.wake(qp.host);
-        if !self.queues.complete_receive(qp, received) {
-            self.overrun(qp, |pair| pair.recv_cq);
-        }
+        self.add_completion(qp, |pair| {
+            let (pins, &Receive { sequence, is_withdrawn, .. }) = (receive.pins(), receive);
+            let Received { completion, solicited, scatter } = received;
+            let (receive_of, pd) = (Some(pair.srq.map_or(RecvOf::Qp(qp), RecvOf::Srq)), pair.pd);
+            let completion = Completion { qp_num: qp.num, ..completion };
+            let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
+            (pair.recv_cq, ready)
+        });
     }
 
-    fn overrun(&mut self, qp: QpNo, of: impl FnOnce(&Pair) -> CqNo) {
-        self.counters.overruns += 1;
-        if let Some((pd, cq)) = self.queues.pairs.get(&qp).map(|pair| (pair.pd, of(pair))) {
+    /// Adds a completion to a CQ of a QP. If the CQ is gone or full, the completion is lost, and its region stays pinned until
+    /// the QP is gone too.
+    fn add_completion(&mut self, qp: QpNo, ready: impl FnOnce(&Pair) -> (CqNo, Ready)) {
+        let Some(pair) = self.queues.pairs.get(&qp) else { return };
+        let (pd, (cq, ready)) = (pair.pd, ready(pair));
+        if !self.queues.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready)) {
+            self.counters.overruns += 1;
             self.raise(pd, AsyncEventKind::CQ_ERR, AsyncSource::Cq(cq.number()));
         }
     }
@@ -393,7 +409,8 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         for receive in pair.receives.drain() {
             let extra = Extra { solicited: true, ..Extra::default() };
-            self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra));
+            let flushed = receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra);
+            self.finish_receive(qp, &receive, flushed);
         }
     }
 }
