@@ -15,8 +15,8 @@ use crate::data::blocks::{self, Piece};
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
-use crate::data::pending::{Pending, is_read};
-use crate::data::qp::Qp;
+use crate::data::pending::{Order, Pending, is_read};
+use crate::data::qp::{PairState, Qp};
 use crate::data::queues::Pair;
 use crate::data::receive::{self, RecvOf};
 use crate::data::space::{KeyedRange, Ranges};
@@ -224,7 +224,9 @@ impl Pair {
     /// What a post of sends checks them by.
     fn send_queue(&self) -> Queue {
         let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
-        let is_unanswered = self.reads_at_once == Some(0);
+        // The device has an attribute of 0 in a QP that never was in RTS.
+        let never = self.order == Order::OfPosts && self.state == PairState::Err && self.reads_at_once.is_none();
+        let is_unanswered = self.reads_at_once == Some(0) || never;
         Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Pair {
     pub(crate) peer: Option<QpNo>,
     /// How many reads and atomic operations the peer answers at a time, by its `responder_resources`, once it is known. The next one waits.
     pub(crate) reads_at_once: Option<usize>,
+    /// Whether it answers reads and atomic operations of the peer.
+    pub(super) answers_reads: bool,
     /// The attributes that the program has chosen for RTR and RTS.
     pub(crate) chosen: QpAttrs,
     /// When the peer repeats a message that has found no receive here.
@@ -107,6 +109,7 @@ impl Pair {
             caps,
             peer: None,
             reads_at_once: None,
+            answers_reads: true,
             chosen: QpAttrs::default(),
             min_rnr_timer: RnrTimer::LONGEST,
             timeout: AckTimeout::NEVER,
@@ -193,8 +196,16 @@ impl Queues {
 
     /// The peer answers `depth` reads and atomic operations at a time, which devices round up to a power of two
     /// (`rxe_qp_from_attr`, `siw_qp_readq_init`).
-    pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8), depth: u8) {
+    pub(crate) fn set_peer(
+        &mut self,
+        qp: QpNo,
+        peer: Option<(HostNo, u32)>,
+        retries: (u8, u8),
+        depth: u8,
+        answers_reads: bool,
+    ) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
+            pair.answers_reads = answers_reads;
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
             pair.reads_at_once = Some(if depth == 0 { 0 } else { usize::from(depth).next_power_of_two() });
             pair.set_attrs(retries);

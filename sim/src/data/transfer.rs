@@ -9,6 +9,7 @@ use crate::data::qp::PairState;
 use crate::data::queues::{Pair, Sent};
 use crate::data::receive::{Put, Receive, Received, RecvOf};
 use crate::data::space::{KeyedRange, Scatter, Stretch};
+use crate::fabric::config::Flavour;
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::{CqNo, MrHandle, PdNo, QpNo};
@@ -83,6 +84,9 @@ impl World {
         let pd = pair.pd;
         let refused = Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
         match operation {
+            Operation::Read(_) | Operation::CompareSwap(..) | Operation::FetchAdd(..) if !pair.answers_reads => {
+                Handled::Answer(Err(WcStatus::REM_INV_REQ_ERR))
+            }
             Operation::Send(bytes, extra) => match self.take_receive(qp) {
                 None => Handled::NotReady,
                 Some(receive) => self.receive_message(qp, pd, &receive, bytes, *extra),
@@ -404,11 +408,12 @@ impl World {
         }
     }
 
-    /// The same for its receive queue. Each completion is a solicited one (`flush_recv_queue` of rxe).
+    /// The same for its receive queue. Each completion is a solicited one on Linux 6.1 (`do_complete` of rxe), and none on 6.12
+    /// (`flush_recv_wqe`).
     pub(crate) fn flush_receives(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         for receive in pair.receives.drain() {
-            let extra = Extra { solicited: true, ..Extra::default() };
+            let extra = Extra { solicited: self.config.flavour == Flavour::Linux6_1, ..Extra::default() };
             let flushed = receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra);
             self.finish_receive(qp, &receive, flushed);
         }

@@ -80,6 +80,8 @@ pub(crate) struct Conn {
     pub(crate) retry_count: u8,
     /// The RNR retry count of the peer's message (`cm_req_handler`, `cm_rep_handler`).
     pub(crate) rnr_retry_count: u8,
+    /// The number of reads and atomic operations that the peer's message says it starts at a time.
+    pub(crate) peer_starts: u8,
     /// The life time of the path; the time waits of both sides derive from it.
     pub(crate) life_time: LifeTime,
     /// Interval between two transmissions of a message.
@@ -107,6 +109,7 @@ impl Conn {
             remote_qp_num: 0,
             retry_count: 0,
             rnr_retry_count: 0,
+            peer_starts: 0,
             life_time,
             interval: RESPONSE_TIMEOUT,
             outstanding: None,

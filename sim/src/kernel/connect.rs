@@ -34,6 +34,9 @@ pub(crate) struct Ready {
     qp: QpNo,
     peer: Option<(HostNo, u32)>,
     retries: (u8, u8),
+    /// Whether the QP answers reads and atomic operations: if the peer has said that it starts some
+    /// (`cm_init_qp_init_attr`).
+    answers_reads: bool,
 }
 
 impl World {
@@ -113,8 +116,7 @@ impl World {
             self.answer_lookup(no, Some(param), data)
         } else {
             if id.qp.is_some() {
-                let depth = self.id(no)?.depths.initiator_depth;
-                self.ready_qp(no, depth)?;
+                self.ready_to_accept(no)?;
             }
             self.accept_kernel(no, param, data)
         };
@@ -233,11 +235,11 @@ impl World {
         Ok(())
     }
 
-    /// Moves the QP through INIT, RTR and RTS, as accept and the reader of a REP do; each with the kernel's
-    /// attributes. `depth` is the number of reads and atomic operations that the peer answers at a time.
-    pub(crate) fn ready_qp(&mut self, no: IdNo, depth: u8) -> Result<(), Errno> {
-        let ready = self.query_ready(no)?;
-        self.move_ready(&ready, depth)
+    /// Moves the QP through INIT, RTR and RTS for an accept, with the attributes of the kernel and the depths of the library.
+    fn ready_to_accept(&mut self, no: IdNo) -> Result<(), Errno> {
+        let (mut ready, depths) = (self.query_ready(no)?, self.id(no)?.depths);
+        ready.answers_reads &= depths.responder_resources > 0;
+        self.move_ready(&ready, depths.initiator_depth)
     }
 
     /// Queries the attributes of INIT, RTR and RTS (`rdma_init_qp_attr`).
@@ -247,14 +249,16 @@ impl World {
         let conn = id.conn.as_ref().filter(|conn| conn.state.gives_ready());
         let conn = conn.ok_or(Errno::EINVAL)?;
         let peer = conn.remote_host.map(|host| (host, conn.remote_qp_num));
-        Ok(Ready { qp, peer, retries: (conn.retry_count, conn.rnr_retry_count) })
+        let retries = (conn.retry_count, conn.rnr_retry_count);
+        Ok(Ready { qp, peer, retries, answers_reads: conn.peer_starts > 0 })
     }
 
-    /// Changes the QP.
+    /// Changes the QP, as accept and the reader of a REP do. `depth` is the number of reads and atomic operations that the peer
+    /// answers at a time.
     pub(crate) fn move_ready(&mut self, ready: &Ready, depth: u8) -> Result<(), Errno> {
-        let &Ready { qp, peer, retries } = ready;
+        let &Ready { qp, peer, retries, answers_reads } = ready;
         self.queues.modify(qp, PairState::Init)?;
-        self.queues.set_peer(qp, peer, retries, depth);
+        self.queues.set_peer(qp, peer, retries, depth, answers_reads);
         self.queues.modify(qp, PairState::Rtr)?;
         self.queues.modify(qp, PairState::Rts)?;
         self.run_inbound(qp);

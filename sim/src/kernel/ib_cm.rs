@@ -112,7 +112,7 @@ impl World {
             Listed::New => {
                 self.answered(no);
                 if let Some(conn) = self.conn(no) {
-                    conn.rnr_retry_count = rep.param.rnr_retry_count;
+                    (conn.rnr_retry_count, conn.peer_starts) = (rep.param.rnr_retry_count, rep.param.initiator_depth);
                 }
                 self.set_ib_state(no, IbState::MraRepSent);
                 self.ib_event(no, IbEvent::Answered(rep));

@@ -386,7 +386,7 @@ impl World {
     fn iw_ready_qp(&mut self, qp: QpNo, peer: IdNo, depth: u8) {
         let remote = self.ids.get(&peer).and_then(|id| id.iw.as_ref()).and_then(|conn| conn.qp);
         // TCP waits for a receiver that is not ready, without a limit.
-        self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7), depth);
+        self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7), depth, true);
         for state in [PairState::Rtr, PairState::Rts] {
             let _ = self.queues.modify(qp, state);
         }

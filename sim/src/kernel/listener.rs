@@ -50,7 +50,7 @@ impl World {
         let child = self.child_of(at, head, IbState::MraReqSent, newcomer);
         if let Some(conn) = self.conn(child) {
             conn.retry_count = req.param.retry_count;
-            conn.rnr_retry_count = req.param.rnr_retry_count;
+            (conn.rnr_retry_count, conn.peer_starts) = (req.param.rnr_retry_count, req.param.initiator_depth);
         }
         let listed = self.remember_remote(child, at, head.from, head.from_comm, req.param.qp_num);
         debug_assert_eq!(listed, Listed::New, "both were looked up before");
