@@ -164,6 +164,18 @@ async fn an_idle_channel_lives_by_signs_of_life_and_a_task_that_awaits_nothing_o
     assert!(took > CONFIG.silence - CONFIG.keep_alive && took <= CONFIG.silence + CONFIG.keep_alive, "{took:?}");
 }
 
+/// One side sends more signs of life than there are receives, before the other one sends any.
+#[tokio::test(start_paused = true)]
+async fn sides_that_differ_in_their_signs_of_life_live_and_can_send() {
+    let often = MessagesConfig { silence: 2 * MINUTE, ..CONFIG };
+    let seldom = MessagesConfig { keep_alive: MINUTE, ..CONFIG };
+    let [mut client, mut server] = channels_with(&World::paused(), [often, seldom]).await;
+    let both = async { tokio::join!(timeout(MINUTE / 2, client.recv()), timeout(MINUTE / 2, server.recv())) };
+    let (client_waits, server_waits) = both.await;
+    assert!(client_waits.is_err() && server_waits.is_err(), "nothing has happened for half a minute");
+    timeout(CONFIG.keep_alive, client.send(b"x")).await.unwrap().unwrap();
+}
+
 /// Also with each block of it in a send that does not complete: it does not poll without pause then.
 #[tokio::test(start_paused = true)]
 async fn a_peer_whose_link_is_down_is_noticed_by_its_silence_or_by_a_send_that_fails() {

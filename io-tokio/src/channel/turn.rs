@@ -39,7 +39,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     /// Returns whether something has happened.
     ///
     /// Turns end: the peer sends no more than it has credits for, those of messages return when the program has dropped them,
-    /// and packets without messages are not answered by others.
+    /// and an answer to packets without messages is for at least two of them.
     fn make_turn(&mut self) -> io::Result<bool> {
         let (mut some, mut has_happened) = ([Completion::default(); BATCH], false);
         while let Some(polled) = self.connection.take_completions(&mut some)? {

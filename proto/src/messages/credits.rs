@@ -5,13 +5,17 @@
 //!
 //! - Messages leave [`KEPT`] credits for control packets.
 //! - The last credit is only for a packet that permits the peer at least one. So after its last packet the peer can answer.
-//! - Every packet permits all receives that are free. A control packet is sent only for receives of *messages* that are free
-//!   again, and if the peer has at most half of its credits: control packets are not answered by control packets.
+//! - Every packet permits all receives that are free. A control packet is sent for them only if the peer has at most half of
+//!   its credits, and if one was of a message, or [`ANSWERED`] were of control packets: a side that sends signs of life more
+//!   often than the other one gets its credits back, and answers to answers come to an end.
 
 use super::error::MessagesError;
 
 /// The credits that messages leave.
 pub(super) const KEPT: u32 = 2;
+
+/// The control packets that are worth one in return: each answer is for at least two, so there are ever fewer.
+const ANSWERED: u32 = 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct Credits {
@@ -29,7 +33,7 @@ pub(super) struct Credits {
     at_peer: u32,
     /// Receives that are posted, and of which the peer does not know.
     free: u32,
-    /// Whether some of these were of messages.
+    /// Whether these are worth a control packet.
     has_news: bool,
     /// Messages whose receives are not posted again.
     held: u32,
@@ -105,7 +109,7 @@ impl Credits {
     /// The receive of a packet without a message is posted again. The peer waits for that of one that answers an offer.
     pub(super) fn control_posted(&mut self, is_answer: bool) {
         self.free += 1;
-        self.has_news |= is_answer;
+        self.has_news |= is_answer || self.free >= ANSWERED;
     }
 
     /// The program has a message, and its receive.

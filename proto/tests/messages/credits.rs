@@ -1,6 +1,6 @@
 //! Credits: no packet without a receive, and no two sides that wait for each other.
 
-use cmid_proto::messages::{MessagesConfig, NotSent, Received};
+use cmid_proto::messages::{Messages, MessagesConfig, NotSent, Received};
 
 use crate::{CONFIG, MS, controls, deliver, ms, pair};
 
@@ -97,8 +97,8 @@ fn two_programs_that_hold_all_receives_stay_alive() {
 #[test]
 fn each_side_has_its_own_limits() {
     let small = MessagesConfig { window: 4, packet: 20, ..CONFIG };
-    let mut one = cmid_proto::messages::Messages::new(CONFIG, &small.hello(), ms(0)).unwrap();
-    let mut other = cmid_proto::messages::Messages::new(small, &CONFIG.hello(), ms(0)).unwrap();
+    let mut one = Messages::new(CONFIG, &small.hello(), ms(0)).unwrap();
+    let mut other = Messages::new(small, &CONFIG.hello(), ms(0)).unwrap();
     assert_eq!((one.message_max(), other.message_max()), (4, 84));
     assert_eq!((one.credits(), other.credits()), (2, 6));
     assert_eq!(one.send(5, ms(0)), Err(NotSent::TooLong { len: 5, max: 4 }));
@@ -131,5 +131,30 @@ fn a_sign_of_life_may_always_have_taken_a_credit_of_a_peer_that_sends_its_own_at
             one.credits()
         });
         assert_eq!(after, credits, "{held} of the 8 receives are held");
+    }
+}
+
+/// One side sends 60 signs of life in the time of one of the other side, which is more than the receives of most windows.
+#[test]
+fn signs_of_life_that_differ_leave_an_idle_pair_alive_and_with_credits() {
+    for (window, held) in [(4, 0), (5, 0), (5, 1), (8, 0), (8, 4), (32, 0), (32, 28)] {
+        let often = MessagesConfig { window, keep_alive: MS * 100, silence: MS * 12_000, ..CONFIG };
+        let seldom = MessagesConfig { keep_alive: MS * 6000, silence: MS * 500, ..often };
+        let mut one = Messages::new(often, &seldom.hello(), ms(0)).unwrap();
+        let mut other = Messages::new(seldom, &often.hello(), ms(0)).unwrap();
+        (0..held).for_each(|_| deliver(&mut one, &mut other, b"held", true));
+        let (mut signs, mut answers) = (0, 0);
+        for now in (1..=600).map(|turn| ms(turn * 100)) {
+            assert_eq!([one.handle_timeout(now), other.handle_timeout(now)], [Ok(()); 2], "{window}, {held} held");
+            loop {
+                let sent = [controls(&mut one, &mut other, now), controls(&mut other, &mut one, now)];
+                (signs, answers) = (signs + sent[0], answers + sent[1]);
+                if sent == [0, 0] {
+                    break;
+                }
+            }
+            assert!(other.credits() > 0 && (held > 0 || one.credits() > 0), "{window}, {held} held, at {now:?}");
+        }
+        assert!(signs >= 600 && answers <= signs / 2, "{window}, {held} held: {signs} signs, {answers} answers");
     }
 }

@@ -112,11 +112,11 @@ impl World {
         6 + 2 * self.sides.iter().map(|side| side.messages.offered()).sum::<u32>()
     }
 
-    /// Without time and messages it comes to rest: packets without messages do not answer each other.
+    /// Without time and messages it comes to rest: packets without messages answer each other ever less.
     fn quiet(&mut self) {
         let rounds = self.rounds();
         for round in 0.. {
-            assert!(round < rounds, "packets without messages answer each other");
+            assert!(round < rounds, "packets without messages answer each other for ever");
             for at in [0, 1] {
                 self.control(at);
             }
