@@ -136,6 +136,14 @@ async fn a_peer_that_is_gone_before_it_has_read_a_large_message_is_an_error() {
     client.send(&vec![7; 1 << 20]).await.unwrap();
     drop(server);
     assert_eq!(ends(client.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    // Also one that has finished, and need not have said that the channel is over.
+    let [mut client, mut server] = channels(&World::paused()).await;
+    ends(server.finish()).await.unwrap();
+    client.send(&vec![7; 1 << 20]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(server);
+    assert_eq!(ends(client.finish()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(ends(client.close(LIMIT)).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }
 
 #[tokio::test(start_paused = true)]

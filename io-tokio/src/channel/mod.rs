@@ -274,7 +274,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         ready!(self.poll_sent(context))?;
         self.messages.close(Time::NEVER);
         self.poll_turns(Half::Send, context, |channel| {
-            let is_delivered = !channel.is_lost && channel.sends.available() == channel.sends.blocks();
+            let is_sent = !channel.is_lost && channel.sends.available() == channel.sends.blocks();
+            // An offer that has arrived is not yet its message.
+            let is_delivered = is_sent && channel.offered.is_none();
             let is_said = matches!(channel.messages.stage(), Stage::Closed | Stage::Over);
             // A peer that has finished may go without our goodbye.
             let has_gone = channel.peer_has_finished && channel.failure.is_some();
