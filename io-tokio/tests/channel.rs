@@ -199,7 +199,9 @@ async fn what_cannot_be_sent_is_refused_and_nothing_has_changed() {
     };
     // The goodbye comes after it.
     ends(async { tokio::join!(client.finish(), receive) }).await.0.unwrap();
-    assert_eq!(ends(client.send(b"x")).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+    for len in [1, 49] {
+        assert_eq!(ends(client.send(&vec![0; len])).await.unwrap_err().kind(), ErrorKind::BrokenPipe, "{len}");
+    }
     assert!(ends(server.recv()).await.unwrap().is_none());
 }
 

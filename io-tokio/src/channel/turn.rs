@@ -155,10 +155,10 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
     pub(super) fn send_now(&mut self, slices: &[&[u8]]) -> io::Result<()> {
         self.intact()?;
         let (len, max) = (slices.iter().map(|slice| slice.len()).sum(), self.message_max);
-        if len > max {
-            return Err(not_sent(NotSent::TooLong { len, max }));
-        } else if self.has_finished() {
+        if self.has_finished() {
             return Err(not_sent(NotSent::Closed));
+        } else if len > max {
+            return Err(not_sent(NotSent::TooLong { len, max }));
         } else if !self.has_room() || self.queued.is_some() {
             return Err(not_sent(NotSent::NoCredit));
         }
