@@ -3,10 +3,11 @@
 
 mod common;
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use cmid_tokio::proto::messages::{MessagesConfig, MessagesError};
@@ -144,6 +145,22 @@ async fn a_peer_that_is_gone_before_it_has_read_a_large_message_is_an_error() {
     drop(server);
     assert_eq!(ends(client.finish()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert_eq!(ends(client.close(LIMIT)).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_message_that_is_read_before_the_end_is_received() {
+    for transport in [Transport::InfiniBand, Transport::Iwarp] {
+        let [mut client, mut server] = channels(&World::paused_over(transport)).await;
+        server.send(&[7; 1000]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // The read begins, and nobody sees that it completes.
+        assert!(poll_fn(|context| Poll::Ready(pin!(client.recv()).poll(context))).await.is_pending());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(server);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(ends(client.recv()).await.unwrap().unwrap()[..], [7; 1000], "{transport:?}");
+        assert_eq!(ends(client.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
 }
 
 #[tokio::test(start_paused = true)]

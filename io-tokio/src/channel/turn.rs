@@ -26,7 +26,11 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         match self.make_turn() {
             Ok(false) => {}
             Ok(true) => self.wakers.wake_other(half),
-            Err(error) => self.fail(error),
+            Err(error) => {
+                // A message that is read has arrived before the end. An error of it is not the first one.
+                let _ = self.read_next(true);
+                self.fail(error);
+            }
         }
     }
 
