@@ -297,12 +297,12 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
     /// connection has ended already. Packets of the connection may still be under way afterwards.
     ///
     /// # Errors
-    /// `TimedOut` if the peer does not confirm within `limit`; the own side has disconnected nevertheless. Otherwise as
-    /// [`closed`](Connection::closed).
+    /// `TimedOut` if the peer does not confirm within `limit`, which may be zero; the own side has disconnected nevertheless,
+    /// and the next call continues to wait. Otherwise as [`closed`](Connection::closed).
     ///
     /// # Cancel safety
     /// Dropping the future does not take the request back, once it was polled. The next call continues to wait, within
-    /// the smaller limit.
+    /// its own limit.
     pub async fn disconnect(&mut self, limit: Duration) -> io::Result<()> {
         let end = clock::now().after(limit);
         if let Some(ended) = self.end()? {
@@ -310,7 +310,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
                 return ended;
             }
         } else {
-            self.port.driver.drive.disconnect(self.port.id, end)?;
+            // A deadline of the request would end it for the next call too, and one that has passed refuses it.
+            self.port.driver.drive.disconnect(self.port.id, Time::NEVER)?;
         }
         loop {
             // What was read before the limit counts.

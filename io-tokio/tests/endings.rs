@@ -158,12 +158,17 @@ async fn a_drop_confirms_and_ends_the_connection_of_the_peer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_confirms_nothing_lets_the_limit_pass() {
-    let [mut client, _server] = World::paused().connected().await;
-    let begun = tokio::time::Instant::now();
-    let error = ends(client.connection.disconnect(LIMIT)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-    let took = begun.elapsed();
-    assert!(took >= LIMIT && took < LIMIT + Duration::from_millis(10), "{took:?}");
+    let [mut client, server] = World::paused().connected().await;
+    // No time is enough to tell the peer. Each later call waits again.
+    for limit in [Duration::ZERO, LIMIT, LIMIT / 2] {
+        let begun = tokio::time::Instant::now();
+        let error = ends(client.connection.disconnect(limit)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        let took = begun.elapsed();
+        assert!(took >= limit && took < limit + Duration::from_millis(10), "{took:?}");
+    }
+    let Side { connection: mut peer, .. } = server;
+    ends(async { tokio::join!(client.connection.disconnect(LIMIT), peer.closed()) }).await.0.unwrap();
 }
 
 /// An unsignaled send that has succeeded ends with the completion of a later one, which never comes.
