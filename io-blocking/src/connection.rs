@@ -8,7 +8,7 @@ use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected, Options, Session};
 use cmid_proto::{
     CmEvent, Device, Errno, Event, IdKey, Limits, Observer, Pollable, PrivateData, ReceivedParam, RefuseReason,
-    Refused, RequestKind, State,
+    Refused, RequestKind, State, Time,
 };
 
 use crate::cancel::Canceller;
@@ -215,10 +215,12 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     ///
     /// # Errors
     /// [`Error::Core`] if there is no connection, [`Error::Ended`] if the device is removed, [`Error::TimedOut`] if
-    /// the peer does not reply within `timeout`, [`Error::Cancelled`], [`Error::Wait`].
+    /// the peer does not reply within `timeout`, which may be zero: the own side has disconnected nevertheless.
+    /// [`Error::Cancelled`], [`Error::Wait`].
     pub fn disconnect(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         self.driver.finish_cancelled(self.id, deadline)?;
+        let deadline = self.not_passed(deadline);
         self.driver.drive().disconnect(self.id, deadline)?;
         self.driver.finish(self.id, RequestKind::Disconnect)
     }
@@ -229,7 +231,7 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     /// reply.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if `timeout` passes first. Later events do not report the end of the time wait reliably, so
+    /// [`Error::TimedOut`] if `timeout`, which may be zero, passes first. Later events do not report the end of the time wait reliably, so
     /// the caller must then destroy the QP. [`Error::Core`] if there was no connection, [`Error::Ended`] if the device
     /// is removed, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
@@ -237,6 +239,7 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {
             self.note_teardown();
         }
+        let deadline = self.not_passed(deadline);
         match self.driver.drive().teardown(self.id, deadline) {
             Ok(()) => {
                 let ended = self.driver.finish(self.id, RequestKind::Teardown);
@@ -252,6 +255,11 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The least deadline from this one on with which a request is made: the peer is told also if no time is left to wait.
+    fn not_passed(&mut self, deadline: Time) -> Time {
+        deadline.max(self.driver.drive().now().after(Duration::from_nanos(1)))
     }
 
     /// Records whether the last teardown ended at its deadline.

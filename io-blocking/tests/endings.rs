@@ -56,6 +56,19 @@ fn waits_for_events_take_as_long_as_they_may_and_no_longer() {
 }
 
 #[test]
+fn no_time_is_enough_to_tell_the_peer() {
+    for teardown in [false, true] {
+        let ((mut active, _qp), (mut passive, _other_qp)) = connected(&host());
+        if teardown {
+            timed_out(active.teardown(Duration::ZERO), "teardown");
+        } else {
+            timed_out(active.disconnect(Duration::ZERO), "disconnect");
+        }
+        passive.wait_closed(SOON).unwrap();
+    }
+}
+
+#[test]
 fn an_accept_that_took_too_long_loses_no_request() {
     let host = host();
     let mut listener = Listener::bind(host.device(), server()).unwrap();
