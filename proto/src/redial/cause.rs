@@ -42,7 +42,7 @@ impl Cause {
     /// | REJECTED with reason 8, there is no listener, and with all others | [`Heals`](Cause::Heals) |
     /// | another event, such as UNREACHABLE, and the deadline | [`Heals`](Cause::Heals) |
     /// | a failed request: EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT, or a loopback address | [`Unfit`](Cause::Unfit) |
-    /// | a request that is refused for its arguments, or because its channel is gone | [`Unfit`](Cause::Unfit) |
+    /// | a request that is refused for its arguments, such as an option that comes too late or a source for an id that is bound, or because its channel is gone or has failed | [`Unfit`](Cause::Unfit) |
     /// | an error of the application ([`HandshakeError::Attach`]) | [`Unfit`](Cause::Unfit) |
     /// | any other failed or refused request, also EINVAL, which is that of an id whose peer or device has gone, too | [`Heals`](Cause::Heals) |
     ///
@@ -104,18 +104,56 @@ fn of_request(error: &Error) -> Cause {
                         | Errno::EAFNOSUPPORT
                 )
         }
-        Error::Refused(Refused::NoSuchChannel { .. } | Refused::ChannelFailed { .. }) => true,
-        Error::Refused(Refused::Request { reason, .. }) => matches!(
-            reason,
-            RefuseReason::TooLarge { .. }
-                | RefuseReason::PrivateDataTooLong { .. }
-                | RefuseReason::NoQp
-                | RefuseReason::BadAddress
-                | RefuseReason::MappedAddress
-                | RefuseReason::NotForDatagrams
-                | RefuseReason::NoDatagrams
-        ),
-        Error::Refused(_) | Error::Fault(_) => false,
+        Error::Refused(refused) => match refused {
+            Refused::NoSuchChannel { .. } | Refused::ChannelFailed { .. } => true,
+            Refused::Request { reason, .. } => is_of_arguments(*reason),
+            Refused::NoSuchId { .. } | Refused::ChannelInUse { .. } | Refused::NothingOwed | Refused::Full(_) => false,
+        },
+        Error::Fault(_) => false,
     };
     if is_unfit { Cause::Unfit } else { Cause::Heals }
+}
+
+/// Whether a request is refused for what it asks, or for its channel, so that the next one is refused too. The others are for
+/// the state of the id, and for limits.
+fn is_of_arguments(reason: RefuseReason) -> bool {
+    match reason {
+        RefuseReason::AlreadySent
+        | RefuseReason::TooLarge { .. }
+        | RefuseReason::NotDatagram
+        | RefuseReason::NoDatagrams
+        | RefuseReason::NotForDatagrams
+        | RefuseReason::NoGroup(_)
+        | RefuseReason::NoVendor
+        | RefuseReason::NoQp
+        | RefuseReason::PrivateDataTooLong { .. }
+        | RefuseReason::BadAddress
+        | RefuseReason::IsBound
+        | RefuseReason::OnLoopback
+        | RefuseReason::MappedAddress
+        | RefuseReason::NoSuchChannel(_)
+        | RefuseReason::ChannelFailed(_) => true,
+        RefuseReason::WrongState
+        | RefuseReason::DeviceGone
+        | RefuseReason::NoDevice
+        | RefuseReason::NotConnected
+        | RefuseReason::Stalls
+        | RefuseReason::Breaks
+        | RefuseReason::IsConnected
+        | RefuseReason::IsOver
+        | RefuseReason::AlreadyMember(_)
+        | RefuseReason::NoSuchGroup(_)
+        | RefuseReason::HasGroups
+        | RefuseReason::NoGroupLeft
+        | RefuseReason::HasQp
+        | RefuseReason::NumberSent
+        | RefuseReason::Busy(_)
+        | RefuseReason::AlreadySync
+        | RefuseReason::NotSync
+        | RefuseReason::SharesChannel
+        | RefuseReason::OwesAcks
+        | RefuseReason::TooLate
+        | RefuseReason::NoChannelLeft
+        | RefuseReason::OnListenersChannel => false,
+    }
 }

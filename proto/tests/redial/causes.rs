@@ -3,8 +3,8 @@
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::redial::{CROSSED, Cause};
 use cmid_proto::{
-    CmEvent, Errno, Error, Event, EventError, EventKind, Failure, FailureCause, IdKey, PrivateData, RawEvent,
-    RefuseReason, Refused, RejectCode, RequestKind, State, Target,
+    ChannelKey, CmEvent, Errno, Error, Event, EventError, EventKind, Failure, FailureCause, IdKey, PrivateData,
+    RawEvent, RefuseReason, Refused, RejectCode, RequestKind, State, Target,
 };
 
 fn id() -> IdKey {
@@ -94,6 +94,18 @@ fn a_refused_request_heals_if_it_was_for_the_state_of_the_id() {
     let request = |reason| Refused::Request { id: id(), request: RequestKind::Connect, state: State::Removed, reason };
     assert_eq!(refused(request(RefuseReason::DeviceGone)), Cause::Heals);
     assert_eq!(refused(Refused::Full("ids")), Cause::Heals);
-    assert_eq!(refused(request(RefuseReason::PrivateDataTooLong { len: 57, max: 56 })), Cause::Unfit);
-    assert_eq!(refused(request(RefuseReason::MappedAddress)), Cause::Unfit);
+    assert_eq!(refused(request(RefuseReason::NoChannelLeft)), Cause::Heals);
+    let channel = ChannelKey::from_parts(0, 1, 1).unwrap();
+    for reason in [
+        RefuseReason::PrivateDataTooLong { len: 57, max: 56 },
+        RefuseReason::MappedAddress,
+        RefuseReason::NoVendor,
+        RefuseReason::IsBound,
+        RefuseReason::AlreadySent,
+        RefuseReason::NoSuchChannel(channel),
+        RefuseReason::ChannelFailed(channel),
+    ] {
+        assert_eq!(refused(request(reason)), Cause::Unfit, "{reason}");
+    }
+    assert_eq!(refused(Refused::ChannelFailed { channel }), Cause::Unfit);
 }
