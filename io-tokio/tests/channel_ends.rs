@@ -157,6 +157,8 @@ async fn a_large_message_that_is_read_before_the_end_is_received() {
         assert!(poll_fn(|context| Poll::Ready(pin!(client.recv()).poll(context))).await.is_pending());
         tokio::time::sleep(Duration::from_millis(50)).await;
         drop(server);
+        // All else is flushed, and the end is known.
+        ends(client.connection().closed()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(ends(client.recv()).await.unwrap().unwrap()[..], [7; 1000], "{transport:?}");
         assert_eq!(ends(client.recv()).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
