@@ -49,8 +49,10 @@ impl<D: Pollable, O: Observer> Tokio<D, O> {
         &mut self.drive
     }
 
-    /// Runs pending work, then waits until an event may be taken or `at_most` elapses (`None`: no limit). Other tasks run
-    /// meanwhile, at least once. The application may take any number of events after each wait.
+    /// Runs pending work, then waits until an event may be taken or `at_most` elapses (`None`: no limit). The application may
+    /// take any number of events after each wait.
+    ///
+    /// Other tasks run while it waits. If it need not, they run once tokio's budget of this task is used up, as with a socket.
     ///
     /// # Errors
     /// A channel cannot be registered, or there is no runtime.
