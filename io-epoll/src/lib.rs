@@ -10,7 +10,8 @@
 //!
 //! [`Epoll`] has its own epoll instance. Limits and deadlines have a resolution of one nanosecond. Busy polling is
 //! optional. It has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
-//! [`Epoll::wait`] blocks, and only in `epoll_wait`, or in `ppoll` for less than a millisecond.
+//! [`Epoll::wait`] and [`Epoll::wait_with`] block: in `epoll_wait`, and in `ppoll` for less than a millisecond or with a
+//! descriptor of the caller.
 //!
 //! ```
 //! use cmid_epoll::{Config, Epoll};

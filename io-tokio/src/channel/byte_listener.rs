@@ -22,9 +22,9 @@ const AT_ONCE: usize = 64;
 
 /// A listener whose connections are [`ByteStream`]s: for a service that runs on TCP, what its `TcpListener` is.
 ///
-/// Each connection is accepted in a task of its own, 64 at a time, so that a slow peer delays no other one. Its peer
-/// connects as a [`Channel`]. A stream that waits for [`accept`](ByteListener::accept) shows its peer no sign of life.
-/// Dropping the listener rejects the peers whose streams it has not returned.
+/// Each connection is accepted in a task of its own, 64 at a time: so many slow peers delay others, until the timeout of their
+/// accepts, and fewer do not. Its peer connects as a [`Channel`]. A stream that waits for [`accept`](ByteListener::accept)
+/// shows its peer no sign of life. Dropping the listener rejects the peers whose streams it has not returned.
 ///
 /// With the feature `axum` it is an `axum::serve::Listener`, with `tonic` what its server serves: see README.md.
 ///

@@ -152,9 +152,9 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         self.message_max
     }
 
-    /// Sets the length of the longest message that this side takes, in bytes; a megabyte without it. A longer one of the peer
-    /// ends the channel. So much memory is registered while a large message is received; if the process cannot have it, the
-    /// channel ends too.
+    /// Sets the length of the longest message that this side reads by RDMA, in bytes; a megabyte without it. A longer one that
+    /// the peer offers ends the channel. One that fits into a packet is received whatever this is. So much memory is registered
+    /// while a large message is received; if the process cannot have it, the channel ends too.
     pub fn set_large_max(&mut self, large_max: usize) {
         self.large_max = large_max;
     }
