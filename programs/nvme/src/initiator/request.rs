@@ -71,8 +71,9 @@ pub enum Failure {
     /// The controller has refused it.
     #[error("{0}")]
     Status(Status),
-    /// It was outstanding each time that the connection was lost. A write may have been done.
-    #[error("the connection was lost {0} times during this command")]
+    /// The connection was lost while it was outstanding, and it was sent so often in vain: each time the connection was lost, or
+    /// the controller answered with a status that is not final. A write may have been done.
+    #[error("the connection was lost during this command, which was sent {0} times")]
     Lost(u8),
     /// It has more data than its queue takes, which may be less after a reconnect. It was not sent on this queue. A write that was
     /// outstanding at a loss before may have been done.
