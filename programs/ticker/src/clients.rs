@@ -10,7 +10,7 @@ use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Poller, 
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::link::options;
-use crate::port::Port;
+use crate::port::{BURST, Port};
 use crate::wire::{Bytes, Service};
 
 /// The largest number of connections.
@@ -74,11 +74,13 @@ impl<D: DataPath> Clients<D> {
         self.clients.iter().filter(|client| client.session.is_open()).count()
     }
 
-    /// Passes each message that has arrived to `handle`, with its client. If `handle` fails, the client is dropped.
+    /// Passes messages that have arrived to `handle`, with their client, at most [`BURST`] of each. If `handle` fails, the
+    /// client is dropped.
     #[inline]
     pub fn poll<E>(&mut self, now: Time, mut handle: impl FnMut(&mut Client<D>, &Bytes) -> Result<(), E>) {
         for client in self.clients.iter_mut().filter(|client| !client.has_failed && client.session.is_open()) {
-            while let Some(port) = client.session.attached() {
+            for _ in 0..BURST {
+                let Some(port) = client.session.attached() else { break };
                 match port.next_message() {
                     Ok(None) => break,
                     Ok(Some(bytes)) if handle(client, &bytes).is_ok() => client.received_at = now,

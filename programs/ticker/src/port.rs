@@ -26,6 +26,10 @@ pub(crate) const MESSAGES: u32 = 256;
 /// Receives of datagrams. A datagram without a receive is lost.
 pub(crate) const DATAGRAMS: u32 = 1024;
 
+/// Messages of a port that a round of the [reactor](crate::reactor) handles. A peer that sends without a pause delays neither
+/// the other ports nor events and deadlines.
+pub const BURST: usize = 64;
+
 /// Completions taken by one poll.
 const BATCH: usize = 16;
 

@@ -11,6 +11,7 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::feed::Feed;
 use crate::group::{Group, Membership};
+use crate::port::BURST;
 use crate::reactor::Role;
 use crate::wire::{MarketMessage, Service, Tick};
 
@@ -82,7 +83,11 @@ impl<D: DataPath> Publisher<D> {
 impl<D: DataPath> Role<D> for Publisher<D> {
     fn poll(&mut self, now: Time) -> Result<(), Error> {
         // Takes the completions of the sends.
-        while self.group.port().next_message()?.is_some() {}
+        for _ in 0..BURST {
+            if self.group.port().next_message()?.is_none() {
+                break;
+            }
+        }
         let Publisher { feed, clients, .. } = self;
         clients.poll(now, |client, bytes| {
             let request = MarketMessage::decode(bytes).map_err(|_| Errno::EINVAL)?;

@@ -12,6 +12,7 @@ use crate::driver::Driver;
 use crate::error::{ConnectError, Error};
 use crate::group::{Group, Membership};
 use crate::link::Link;
+use crate::port::BURST;
 use crate::reactor::Role;
 use crate::receiver::{Counts, Receiver, Source, Update};
 use crate::strategy::{OrderCounts, Strategy};
@@ -155,13 +156,16 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
 impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
     #[inline]
     fn poll(&mut self, now: Time) -> Result<(), Error> {
-        while let Some(bytes) = self.group.port().next_message()? {
+        for _ in 0..BURST {
+            let Some(bytes) = self.group.port().next_message()? else { break };
             self.take(now, Source::Group, &bytes);
         }
-        while let Some(bytes) = self.feed.next_message() {
+        for _ in 0..BURST {
+            let Some(bytes) = self.feed.next_message() else { break };
             self.take(now, Source::Feed, &bytes);
         }
-        while let Some(bytes) = self.exchange.next_message() {
+        for _ in 0..BURST {
+            let Some(bytes) = self.exchange.next_message() else { break };
             match Entry::decode(&bytes) {
                 Ok(Entry::Accepted(_)) => self.strategy.handle_answer(true),
                 Ok(Entry::Refused(_)) => self.strategy.handle_answer(false),

@@ -10,9 +10,11 @@ use cmid_epoll::proto::{Acks, PortSpace};
 use ticker::Error;
 use ticker::driver::{NeverWaits, driver};
 use ticker::exchange::Exchange;
-use ticker::reactor::run_slow_path;
+use ticker::link::Link;
+use ticker::port::BURST;
+use ticker::reactor::{Role as _, run_slow_path};
 use ticker::receiver::Update;
-use ticker::wire::Service;
+use ticker::wire::{Entry, Order, Service};
 use world::{World, check};
 
 /// A feed, a trader and an exchange that are connected.
@@ -172,6 +174,34 @@ fn several_traders_receive_the_same() {
     world.run_until_complete();
     for trader in 0..4 {
         assert_eq!(check(&world.updates(trader), 1, 201), (200, 0));
+    }
+}
+
+#[test]
+fn a_client_that_sends_much_does_not_hold_a_round() {
+    let world = World::new(15, 0.0);
+    let at = ([10, 0, 0, 1], 7500).into();
+    let [mut of_exchange, mut of_link] =
+        [&world.feed_host, &world.exchange_host].map(|host| driver(host.device(), NeverWaits::Virtual));
+    let mut exchange = Exchange::start(&mut of_exchange, at, |_| ()).expect("an exchange");
+    let mut link = Link::new(&mut of_link, Service::Orders, at).expect("a link");
+    while exchange.traders() == 0 || !link.is_up() {
+        world.fabric.advance_by(Duration::from_millis(1));
+        [&mut of_exchange, &mut of_link].into_iter().for_each(|drive| drive.set_now(world.fabric.now()));
+        run_slow_path(&mut of_exchange, &mut exchange).expect("the slow path");
+        of_link.readable_all();
+        let _rest = of_link.run(8);
+        link.take_events(&mut of_link);
+        link.handle_timeout(&mut of_link);
+    }
+    for number in 1..=BURST as u64 + 1 {
+        let order = Order { number, instrument: 0, quantity: 1, price: 1, tick: 0 };
+        assert!(link.send(&Entry::New(order).encode()));
+    }
+    world.fabric.advance_by(Duration::from_millis(1));
+    for accepted in [BURST as u64, BURST as u64 + 1] {
+        exchange.poll(of_exchange.now()).expect("a round");
+        assert_eq!(exchange.counts().0, accepted);
     }
 }
 
