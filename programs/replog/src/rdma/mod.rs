@@ -40,6 +40,10 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The number of completions that are polled at once.
 const AT_ONCE: usize = 8;
 
+/// The number of polls of a connection in a turn. A peer that sends without a pause does not keep the others waiting, and does
+/// not let the unhandled messages grow.
+const POLLS: usize = 32;
+
 /// The time between two attempts to listen.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -231,12 +235,17 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         self.happened.push_back(LinkEvent::Disconnected(peer));
     }
 
-    /// Takes all completions of a peer.
+    /// Takes completions of a peer. If there may be more, the next turn goes on.
     fn take_completions(&mut self, peer: ReplicaId) {
         let Some(connection) = self.peers[peer].connection() else { return };
         let mut completions = [Completion::default(); AT_ONCE];
-        let mut result = connection.arm();
+        let (mut result, mut polls) = (connection.arm(), 0);
         while result.is_ok() {
+            if polls == POLLS {
+                self.peers[peer].readable = true;
+                return;
+            }
+            polls += 1;
             let polled = connection.cq.poll(&mut completions);
             result = polled.and_then(|count| {
                 for completion in &completions[..count] {

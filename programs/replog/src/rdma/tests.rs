@@ -137,6 +137,22 @@ fn a_write_of_a_deposed_leader_is_reported() {
     assert_eq!(error, "replica 0 has written without the right to it: use a device that enforces access rights");
 }
 
+#[test]
+fn a_peer_that_sends_much_does_not_hold_a_turn() {
+    let mut pair = Pair::new(|device, registry, id, addrs| {
+        let memory = Memory { messages: 2 * POLLS * AT_ONCE, ..Memory::default() };
+        let driver = OnMio::new(device, registry, addrs.len())?;
+        Rdma::on(driver, id, addrs, Part::ALL, memory, fastrand::Rng::new())
+    });
+    let sent = POLLS * AT_ONCE + 1;
+    (0..sent).for_each(|_| pair.links[LEADER].send(REPLICA, Message::Granted { term: 1, last: 0 }));
+    // All have arrived.
+    std::thread::sleep(Duration::from_millis(200));
+    let turns: Vec<_> =
+        (0..100).map(|_| pair.turn(REPLICA).expect("a turn").len()).take_while(|&len| len > 0).collect();
+    assert_eq!((turns.iter().max(), turns.iter().sum::<usize>()), (Some(&(POLLS * AT_ONCE)), sent));
+}
+
 /// The write is reported also if the connection ends before a grant.
 #[test]
 fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
