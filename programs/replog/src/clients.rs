@@ -30,6 +30,8 @@ struct Client {
 #[derive(Debug)]
 pub struct Clients {
     listener: TcpListener,
+    /// Whether clients may wait in the backlog, although no event will tell.
+    has_backlog: bool,
     registry: Registry,
     clients: HashMap<Token, Client>,
     next: usize,
@@ -45,7 +47,8 @@ impl Clients {
     pub fn new(mut listener: TcpListener, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut listener, Token(LISTENER), Interest::READABLE)?;
         let registry = registry.try_clone()?;
-        Ok(Clients { listener, registry, clients: HashMap::new(), next: LISTENER + 1, waiting: HashMap::new() })
+        let (has_backlog, clients, next, waiting) = (false, HashMap::new(), LISTENER + 1, HashMap::new());
+        Ok(Clients { listener, has_backlog, registry, clients, next, waiting })
     }
 
     /// Handles an event of the poll. Events of other sources are ignored.
@@ -58,8 +61,15 @@ impl Clients {
     }
 
     fn accept(&mut self) {
-        // An error such as EMFILE ends the loop too; the client then stays in the backlog.
-        while let Ok((mut stream, _)) = self.listener.accept() {
+        loop {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // After an error such as EMFILE the next turn tries again.
+                    self.has_backlog = error.kind() != ErrorKind::WouldBlock;
+                    return;
+                }
+            };
             let token = Token(self.next);
             self.next += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -74,6 +84,9 @@ impl Clients {
     /// Reads requests, and passes them to the machine. A leader with too many uncommitted records stops reading, so
     /// that the clients' sends block.
     pub fn turn(&mut self, machine: &mut Machine) {
+        if self.has_backlog {
+            self.accept();
+        }
         let Clients { clients, waiting, registry, .. } = self;
         clients.retain(|&token, client| {
             let result = client.read(machine, |id| _ = waiting.insert(id, token));

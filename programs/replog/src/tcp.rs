@@ -152,6 +152,8 @@ pub struct Tcp {
     id: ReplicaId,
     peers: Vec<Peer>,
     listener: TcpListener,
+    /// Whether connections may wait in the backlog, although no event will tell.
+    has_backlog: bool,
     new: Vec<(Token, Stream)>,
     next: usize,
     registry: Registry,
@@ -169,7 +171,7 @@ impl Tcp {
         let peer = |&addr| Peer { addr, stream: None, retry: Instant::now(), connections: 0, taken: 0 };
         let peers = addrs.iter().map(peer).collect();
         let (registry, happened) = (registry.try_clone()?, VecDeque::new());
-        Ok(Tcp { id, peers, listener, new: Vec::new(), next: NEW, registry, happened })
+        Ok(Tcp { id, peers, listener, has_backlog: false, new: Vec::new(), next: NEW, registry, happened })
     }
 
     fn close(&mut self, peer: ReplicaId) {
@@ -186,7 +188,15 @@ impl Tcp {
     }
 
     fn accept(&mut self) {
-        while let Ok((mut tcp, _)) = self.listener.accept() {
+        loop {
+            let mut tcp = match self.listener.accept() {
+                Ok((tcp, _)) => tcp,
+                Err(error) => {
+                    // After an error such as EMFILE the next turn tries again.
+                    self.has_backlog = error.kind() != ErrorKind::WouldBlock;
+                    return;
+                }
+            };
             let token = Token(self.next);
             self.next += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -291,6 +301,9 @@ impl Polled for Tcp {
 
 impl Links for Tcp {
     fn turn(&mut self) -> Result<()> {
+        if self.has_backlog {
+            self.accept();
+        }
         self.connect();
         self.greet();
         for peer in 0..self.peers.len() {
