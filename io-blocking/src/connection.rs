@@ -231,9 +231,9 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
     /// reply.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if `timeout`, which may be zero, passes first. Later events do not report the end of the time wait reliably, so
-    /// the caller must then destroy the QP. [`Error::Core`] if there was no connection, [`Error::Ended`] if the device
-    /// is removed, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::TimedOut`] if `timeout`, which may be zero, passes first. Later events do not report the end of the time wait
+    /// reliably, so the caller must then destroy the QP. [`Error::Core`] if there was no connection, [`Error::Ended`] if the
+    /// device is removed, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {
