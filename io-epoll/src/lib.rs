@@ -10,8 +10,7 @@
 //!
 //! [`Epoll`] has its own epoll instance. Limits and deadlines have a resolution of one nanosecond. Busy polling is
 //! optional. It has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
-//! [`Epoll::wait`] and [`Epoll::wait_with`] block: in `epoll_wait`, and in `ppoll` for less than a millisecond or with a
-//! descriptor of the caller.
+//! [`Epoll::wait`] and [`Epoll::wait_with`] block, in `epoll_wait` or `ppoll`.
 //!
 //! ```
 //! use cmid_epoll::{Config, Epoll};
