@@ -137,7 +137,7 @@ fn a_sign_of_life_may_always_have_taken_a_credit_of_a_peer_that_sends_its_own_at
 /// One side sends 60 signs of life in the time of one of the other side, which is more than the receives of most windows.
 #[test]
 fn signs_of_life_that_differ_leave_an_idle_pair_alive_and_with_credits() {
-    for (window, held) in [(4, 0), (5, 0), (5, 1), (8, 0), (8, 4), (32, 0), (32, 28)] {
+    for (window, held) in [(4, 0), (4, 1), (5, 0), (5, 2), (8, 0), (8, 5), (32, 0), (32, 29)] {
         let often = MessagesConfig { window, keep_alive: MS * 100, silence: MS * 12_000, ..CONFIG };
         let seldom = MessagesConfig { keep_alive: MS * 6000, silence: MS * 500, ..often };
         let mut one = Messages::new(often, &seldom.hello(), ms(0)).unwrap();
