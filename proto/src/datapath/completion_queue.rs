@@ -158,7 +158,8 @@ pub trait CompletionQueue: Send {
     #[doc(alias = "ibv_req_notify_cq")]
     fn arm(&self) -> Result<(), Errno>;
 
-    /// Requests one notification, at the next solicited completion or failure.
+    /// Requests one notification, at the next solicited completion or failure. A flushed receive notifies on some devices only:
+    /// with soft-RoCE on Linux 6.1, not on 6.12.
     ///
     /// # Errors
     /// The errno of the device.

@@ -63,7 +63,7 @@ pub enum SendOp<'a, A> {
     /// Writes to the memory of the peer and consumes one of its receives (`IBV_WR_RDMA_WRITE_WITH_IMM`).
     #[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
     WriteImm(Remote, u32),
-    /// Reads the memory of the peer (`IBV_WR_RDMA_READ`).
+    /// Reads the memory of the peer (`IBV_WR_RDMA_READ`). On iWARP into one range.
     #[doc(alias = "IBV_WR_RDMA_READ")]
     Read(Remote),
     /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`).
@@ -129,8 +129,7 @@ bitflags::bitflags! {
 ///
 /// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled request
 /// has a completion only if it fails. It occupies its queue and pins its memory until the completion of a later request
-/// of the same queue is polled; on iWARP, a read until that of a later read or fenced request. A queue that is full of
-/// unsignaled requests stays full.
+/// of the same queue is polled. A queue that is full of unsignaled requests stays full.
 #[doc(alias = "ibv_send_wr")]
 #[derive(Debug)]
 #[must_use]

@@ -35,8 +35,6 @@ pub(crate) fn text(completion: &Completion) -> String {
     if !completion.is_success() {
         return format!("{wr_id} {status} {opcode:?}");
     }
-    let invalidated = if completion.invalidated_rkey().is_some() { ", invalidated" } else { "" };
-    let received = format!(" {byte_len} bytes, {:?}{invalidated}", completion.imm());
-    let received = if opcode.is_recv() { received } else { String::new() };
+    let received = if opcode.is_recv() { format!(" {byte_len} bytes, {:?}", completion.imm()) } else { String::new() };
     format!("{wr_id} {status} {opcode:?}{received}")
 }
