@@ -131,11 +131,12 @@ pub trait QueuePair: Send {
     /// # Errors
     /// The request is not posted, for one of the [reasons](PostReason): a range beyond the end, an MR or an address
     /// handle of another PD, an MR without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges
-    /// than the QP permits (on iWARP more than one of a read), a datagram on a connected QP or the reverse, a read or an atomic operation if the peer
-    /// answers none (on iWARP from ESTABLISHED on), and before the QP is in [`QpState::RTS`]. [`PostReason::NotOfTransport`] for
-    /// what the transport lacks: on iWARP immediate data and atomic operations. [`PostReason::QueueFull`] if there is no
-    /// room. A request occupies the queue until its completion is polled; an unsignaled one, until the completion of a
-    /// later request is polled. On iWARP completions come out of order, so the queue may be full although only its oldest request is not complete.
+    /// than the QP permits (on iWARP more than one of a read), a datagram on a connected QP or the reverse, a read or an
+    /// atomic operation if the peer answers none (on iWARP from ESTABLISHED on), and before the QP is in [`QpState::RTS`].
+    /// [`PostReason::NotOfTransport`] for what the transport lacks: on iWARP immediate data and atomic operations.
+    /// [`PostReason::QueueFull`] if there is no room. A request occupies the queue until its completion is polled; an
+    /// unsignaled one, until the completion of a later request is polled. On iWARP completions come out of order, so the
+    /// queue may be full although only its oldest request is not complete.
     ///
     /// After [`PostReason::Device`] the device or its library may have queued the request, and may execute it later. So
     /// the request occupies the queue and pins its memory like an unsignaled one. Its completion is not returned, unless a poll

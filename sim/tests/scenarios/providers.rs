@@ -346,20 +346,31 @@ fn the_key_of_a_region_cannot_be_invalidated_by_a_message() {
     there.deregister().unwrap();
 }
 
+/// An accept that answers reads, of a request that says it starts none: the kernel gives the QP no right to them.
 #[test]
-fn a_read_that_the_peer_does_not_answer_is_refused() {
-    let mut env = Env::new();
-    env.server.listener(env.cs, "10.0.0.2:7");
-    let client = env.client.resolved(env.cc, "10.0.0.2:7");
-    let mut c = env.client.qp(client);
-    let param = env.cp();
-    env.client.connect(client, param, &[]).unwrap();
-    let new = env.server.next(env.cs).id;
-    let mut s = env.server.qp(new);
-    env.server.accept(new, ConnParam { responder_resources: 0, ..param }, &[]).unwrap();
-    env.client.next(env.cc).is(client, CmEvent::Established, 0);
-    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
-    assert_eq!(why(c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&there)))), Err(PostReason::NoReads));
-    s.qp.post_send(SendWr::read(2, there.sge(0..8), remote(&here))).unwrap();
-    assert_eq!(polled(&env, &mut s.send_cq), [(2, OK)]);
+fn a_read_that_the_peer_does_not_answer_is_refused_or_fails() {
+    let invalid = vec![(1, WcStatus::REM_INV_REQ_ERR)];
+    for (starts, serves, expected) in [(1, 0, None), (0, 4, Some(invalid)), (1, 4, Some(vec![(1, OK)]))] {
+        let mut env = Env::new();
+        env.server.listener(env.cs, "10.0.0.2:7");
+        let client = env.client.resolved(env.cc, "10.0.0.2:7");
+        let mut c = env.client.qp(client);
+        let param = env.cp();
+        env.client.connect(client, ConnParam { initiator_depth: starts, ..param }, &[]).unwrap();
+        let new = env.server.next(env.cs).id;
+        let mut s = env.server.qp(new);
+        env.server.accept(new, ConnParam { responder_resources: serves, ..param }, &[]).unwrap();
+        env.client.next(env.cc).is(client, CmEvent::Established, 0);
+        let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+        let posted = c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&there)));
+        match expected {
+            None => assert_eq!(why(posted), Err(PostReason::NoReads)),
+            Some(expected) => {
+                posted.unwrap();
+                let state = if expected[0].1 == OK { QpState::RTS } else { QpState::ERR };
+                assert_eq!(polled(&env, &mut c.send_cq), expected);
+                assert_eq!((c.qp.state(), s.qp.state()), (Ok(state), Ok(state)));
+            }
+        }
+    }
 }
