@@ -55,6 +55,8 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> 
             refuse(!id.facts.contains(Facts::HAS_DEVICE), RefuseReason::NoDevice)?;
             refuse(lacks_datagrams(), RefuseReason::NoDatagrams)
         }
+        // A connect that has ended at its deadline: the kernel would wait for the answer (`iw_cm_disconnect`).
+        Request::Disconnect => refuse(id.facts.contains(Facts::AWAITS_ANSWER), RefuseReason::NotConnected),
         Request::DetachQp => refuse(!id.facts.contains(Facts::HAS_QP), RefuseReason::NoQp),
         Request::Connect { param, private_data } => {
             check_private_data(RequestKind::Connect, service, private_data)?;
@@ -97,7 +99,6 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> 
         }
         Request::Migrate { to } => refuse(to.is_none() && id.is_sync(), RefuseReason::AlreadySync),
         Request::ResolveRoute
-        | Request::Disconnect
         | Request::Teardown
         | Request::Notify
         | Request::Leave { .. }

@@ -27,7 +27,8 @@ impl Transport {
     /// - UNREACHABLE is late on an id that does not connect: the kernel watches the link addresses of RoCE only
     ///   (`cma_netevent_callback`).
     /// - DISCONNECTED ends the connection at once: the TCP connection has ended on both sides, so no answer is due and
-    ///   no packet can arrive any more. A teardown ends with this event.
+    ///   no packet can arrive any more. A teardown ends with this event. So does the time wait that begins with the
+    ///   deadline of a disconnect.
     #[must_use]
     pub const fn event_rule(self, state: State, column: EventColumn) -> EventRule {
         let rule = table::event_rule(state, column);
@@ -45,6 +46,7 @@ impl Transport {
                 ) => EventRule::Fault,
                 (EventRule::Go(_), EventColumn::Unreachable) if !matches!(state, State::Connecting) => EventRule::Late,
                 (EventRule::Go(_), EventColumn::Disconnected) => EventRule::Go(State::Closed),
+                (_, EventColumn::Disconnected) if matches!(state, State::TimeWait) => EventRule::Go(State::Closed),
                 (rule, _) => rule,
             },
         }
@@ -74,7 +76,8 @@ mod tests {
 
     #[test]
     fn a_teardown_ends_with_the_tcp_connection() {
-        for state in [State::Connecting, State::Accepting, State::Connected, State::Disconnecting, State::Closing] {
+        use State::{Accepting, Closing, Connected, Connecting, Disconnecting, TimeWait};
+        for state in [Connecting, Accepting, Connected, Disconnecting, Closing, TimeWait] {
             let rule = Transport::Iwarp.event_rule(state, EventColumn::Disconnected);
             assert_eq!(rule, EventRule::Go(State::Closed), "{state}");
         }

@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 use crate::error_with::ErrorWith;
-use crate::event::AckToken;
+use crate::event::{AckToken, ConnParam};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
 use crate::machine::{Core, Released};
@@ -290,6 +290,13 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         {
             self.core.note_iwarp(id);
             self.record(Step::Iwarp { id });
+        }
+    }
+
+    /// The same before a connection by a QP of the application's own, which was not attached.
+    fn query_transport_of(&mut self, id: IdKey, param: ConnParam) {
+        if param.qp_num != 0 {
+            self.query_transport(id);
         }
     }
 

@@ -112,6 +112,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// fit ([`RefuseReason::TooLarge`]); failed with the device's errno.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
+        self.query_transport_of(id, param);
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
 
@@ -123,6 +124,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// not fit ([`RefuseReason::TooLarge`]); failed with `EINVAL` if the peer no longer waits. The accept can be repeated if this migration fails.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
+        self.query_transport_of(id, param);
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
 

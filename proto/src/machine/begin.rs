@@ -98,7 +98,8 @@ impl Core {
 
     /// Records that an id is on an iWARP device: the [rules of events](crate::Transport::event_rule) that differ there
     /// apply to it from now on. Until then InfiniBand's apply. [`Drive`](crate::Drive) calls it before the requests
-    /// that depend on the transport: when a QP is attached, and before a listen, a join or a teardown.
+    /// that depend on the transport: when a QP is attached, before a connect or an accept with a QP number, and before a
+    /// listen, a join or a teardown.
     ///
     /// If the DISCONNECTED of the id has come, the call also ends the connection.
     pub fn note_iwarp(&mut self, key: IdKey) {

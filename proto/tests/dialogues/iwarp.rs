@@ -122,6 +122,33 @@ fn a_destroy_after_the_deadline_of_a_connect_waits_for_the_answer_too() {
     fixture.no_call();
 }
 
+/// The kernel would block in rdma_disconnect(3) until the answer comes.
+#[test]
+fn a_disconnect_after_the_deadline_of_a_connect_is_refused_until_the_answer() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    fixture.does_soon(id, connect());
+    fixture.passes(SOON);
+    fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
+    fixture.refuses(id, Request::Disconnect, RefuseReason::NotConnected);
+    assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late);
+    fixture.does(id, Request::Disconnect);
+}
+
+/// The DISCONNECTED may be in the kernel already when the deadline passes.
+#[test]
+fn a_disconnect_after_its_deadline_ends_with_the_tcp_connection() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = on_iwarp(&mut fixture, channel, State::Connected);
+    fixture.does_soon(id, Request::Disconnect);
+    fixture.passes(SOON);
+    fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Disconnect));
+    assert_eq!(fixture.state(id), State::TimeWait);
+    assert_eq!(fixture.report(id, CmEvent::Disconnected), Admission::Known);
+    assert_eq!(fixture.state(id), State::Closed);
+    fixture.refuses(id, Request::Teardown, RefuseReason::IsOver);
+}
+
 #[test]
 fn a_destroy_that_waits_for_an_answer_can_be_made_at_once() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
