@@ -133,7 +133,7 @@ pub trait QueuePair: Send {
     /// handle of another PD, an MR without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges
     /// than the QP permits (on iWARP more than one of a read), a datagram on a connected QP or the reverse, a read or an
     /// atomic operation if the peer answers none (on iWARP from ESTABLISHED on), and before the QP is in [`QpState::RTS`].
-    /// [`PostReason::NotOfTransport`] for what the transport lacks: on iWARP immediate data and atomic operations.
+    /// [`PostReason::NotOfTransport`] for what the transport lacks: on iWARP immediate data, atomic operations and empty reads.
     /// [`PostReason::QueueFull`] if there is no room. A request occupies the queue until its completion is polled; an
     /// unsignaled one, until the completion of a later request is polled. On iWARP completions come out of order, so the
     /// queue may be full although only its oldest request is not complete.

@@ -63,7 +63,7 @@ pub enum SendOp<'a, A> {
     /// Writes to the memory of the peer and consumes one of its receives (`IBV_WR_RDMA_WRITE_WITH_IMM`).
     #[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
     WriteImm(Remote, u32),
-    /// Reads the memory of the peer (`IBV_WR_RDMA_READ`). On iWARP into one range.
+    /// Reads the memory of the peer (`IBV_WR_RDMA_READ`). On iWARP into one range, which is not empty.
     #[doc(alias = "IBV_WR_RDMA_READ")]
     Read(Remote),
     /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`).

@@ -278,9 +278,11 @@ impl Qp {
         if queue.is_unanswered && op.writes_locally() {
             return Err(PostReason::NoReads);
         }
-        // A read has one target there (RFC 5040, 4.3).
-        if op.writes_locally() && ranges.len() > 1 && self.is_iwarp() {
-            return Err(PostReason::TooManyRanges { ranges: ranges.len() as u32, max: 1 });
+        // A read has one target there (RFC 5040, 4.3). siw reads and writes other memory for an empty one.
+        if op.writes_locally() && ranges.len() != 1 && self.is_iwarp() {
+            let ranges = ranges.len() as u32;
+            let too_many = PostReason::TooManyRanges { ranges, max: 1 };
+            return Err(if ranges == 0 { PostReason::NotOfTransport(Transport::Iwarp) } else { too_many });
         }
         let len = ranges.iter().map(|range| range.len).sum();
         let local = if op.writes_locally() { Local::Into(ranges) } else { Local::From(ranges) };

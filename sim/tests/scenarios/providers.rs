@@ -358,7 +358,7 @@ fn a_read_that_the_peer_does_not_answer_is_refused_or_fails() {
         let param = env.cp();
         env.client.connect(client, ConnParam { initiator_depth: starts, ..param }, &[]).unwrap();
         let new = env.server.next(env.cs).id;
-        let mut s = env.server.qp(new);
+        let s = env.server.qp(new);
         env.server.accept(new, ConnParam { responder_resources: serves, ..param }, &[]).unwrap();
         env.client.next(env.cc).is(client, CmEvent::Established, 0);
         let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());

@@ -141,7 +141,8 @@ impl CompletionQueue for Cq {
     ///
     /// # Errors
     /// `EIO` if the provider fails, or completes a work request that was not posted, twice, or out of order. The other
-    /// completions of the same poll are returned before, or by the next call.
+    /// completions of the same poll are returned before, or by the next call; of a provider that fails they may be lost
+    /// (`mlx5_poll_cq`), and what they name stays pinned.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         Poller::poll(self, completions)

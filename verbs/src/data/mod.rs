@@ -36,6 +36,7 @@ mod post_checks;
 mod post_list;
 mod poster;
 mod protection_domain;
+mod provider;
 mod qp;
 mod qp_attrs;
 mod qp_ranges;

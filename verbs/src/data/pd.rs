@@ -12,15 +12,10 @@ use crate::accounting::in_flight::{InFlightSet, PdWork};
 use crate::data::Context;
 use crate::data::late_writers::LateWriters;
 use crate::data::parked::{Parked, TryEnd};
+use crate::data::provider::Provider;
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::raw;
-
-/// `RXE_VENDOR_ID` of the kernel.
-const RXE_VENDOR_ID: u32 = 0xff_ffff;
-
-/// `SIW_VENDOR_ID` of the kernel.
-const SIW_VENDOR_ID: u32 = 0x62_6d74;
 
 /// A handle of a protection domain. A QP can use memory of its own PD only. A handle is cheap to clone, and any thread
 /// may use it.
@@ -43,7 +38,7 @@ pub(crate) struct PdInner {
     parked: Parked<dyn TryEnd + Send>,
     /// The windows that may be bound to its MRs.
     bindings: Mutex<Bindings>,
-    copies_late: bool,
+    provider: Provider,
     /// Its QPs, on soft-iWARP.
     late_writers: Option<LateWriters>,
     // Dropped after the PD.
@@ -61,9 +56,8 @@ unsafe impl Sync for PdInner {}
 
 impl Pd {
     pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
-        let vendor_id = context.query()?.vendor_id;
-        let copies_late = vendor_id == RXE_VENDOR_ID;
-        let late_writers = (vendor_id == SIW_VENDOR_ID).then(LateWriters::default);
+        let provider = Provider(context.query()?.vendor_id);
+        let late_writers = provider.is_siw().then(LateWriters::default);
         let mut domain = Domain::alloc();
         // SAFETY: the context is open.
         let raw = errno::of_new(|| unsafe { ffi::ibv_alloc_pd(context.as_ptr()) })?;
@@ -77,7 +71,7 @@ impl Pd {
             in_flight,
             parked,
             bindings,
-            copies_late,
+            provider,
             late_writers,
             context,
         })))
@@ -103,6 +97,10 @@ impl Pd {
 impl PdInner {
     pub(crate) fn port_num(&self) -> u8 {
         self.port_num
+    }
+
+    pub(super) fn provider(&self) -> Provider {
+        self.provider
     }
 
     /// Returns its state machine.
@@ -218,7 +216,7 @@ impl memory::Pd for PdUse {
     }
 
     fn copies_late(&self) -> bool {
-        self.0.copies_late
+        self.0.provider.is_rxe()
     }
 }
 

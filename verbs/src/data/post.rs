@@ -182,12 +182,12 @@ impl Poster {
                 let sge = self.recv_range(one_named)?;
                 let token = self.file_recv_one(wr_id, pinned_key::<N>(&sge, false))?;
                 one = sge;
-                (token, &raw mut one, count(slice::from_ref(&sge), true, self.is_iwarp))
+                (token, &raw mut one, count(slice::from_ref(&sge), self.is_iwarp))
             }
             named => {
                 list = self.recv_ranges(named)?;
                 let token = self.file_recv(wr_id, &pinned_keys::<N>(&list, false))?;
-                (token, list.as_mut_ptr(), count(&list, true, self.is_iwarp))
+                (token, list.as_mut_ptr(), count(&list, self.is_iwarp))
             }
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
@@ -255,14 +255,14 @@ impl Poster {
         let SendWr { wr_id, op, sges, flags } = request;
         self.check_op(&op)?;
         let mut sge = sges?;
-        self.check_len(&op, u64::from(sge.length))?;
+        self.check_classic_len(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
         }
         let is_inline = self.inlines(&op, u64::from(sge.length));
         let token = self.file_send_one(wr_id, pinned_key::<N>(&sge, is_inline), kind_of(&op).with(flags))?;
         let mut request = send_request(token, op, self.flags(&op, flags), is_inline);
-        let num_sge = count(slice::from_ref(&sge), op.writes_locally(), self.is_iwarp);
+        let num_sge = count(slice::from_ref(&sge), false);
         (request.sg_list, request.num_sge) = (&raw mut sge, num_sge);
         let answer = self.post_filed(&mut request);
         self.settle(answer)
@@ -294,7 +294,7 @@ impl Poster {
             batch.complete()
         } else {
             let mut request = send_request(token, op, self.flags(&op, flags), is_inline);
-            let num_sge = count(&sges, op.writes_locally(), self.is_iwarp);
+            let num_sge = count(&sges, false);
             (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), num_sge);
             self.post_filed(&mut request)
         };
@@ -399,7 +399,7 @@ impl Poster {
         let max = if self.is_iwarp && op.writes_locally() { max.min(1) } else { max };
         let sges = ranges(self.pd, named, max, op.writes_locally())?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        self.check_len(op, len)?;
+        self.check_classic_len(op, len)?;
         let is_inline = self.inlines(op, len);
         let token = {
             let (keys, kind) = (pinned_keys::<N>(&sges, is_inline), kind_of(op).with(flags));

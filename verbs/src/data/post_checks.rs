@@ -36,6 +36,15 @@ impl Poster {
         if destination(op).is_some() { self.inner.check_datagram(len) } else { check_atomic(op, len) }
     }
 
+    /// The same, and an empty read on iWARP: soft-iWARP's kernel takes the range that the place in its queue had before, of a
+    /// request that is over, here (`siw_activate_tx`) and for the answer of the peer (`siw_init_rresp`).
+    pub(super) fn check_classic_len(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
+        if self.is_iwarp && op.writes_locally() && len == 0 {
+            return Err(PostReason::NotOfTransport(Transport::Iwarp));
+        }
+        self.check_len(op, len)
+    }
+
     /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
     pub(super) fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
         if op.writes_locally() && self.refuses_reads { Err(PostReason::NoReads) } else { Ok(()) }
@@ -51,9 +60,11 @@ impl Poster {
         }
     }
 
-    /// Whether the post copies the bytes.
+    /// Whether the post copies the bytes. Soft-iWARP does so for sends and writes only, and fails for others
+    /// (`siw_activate_tx_from_sq`).
     pub(super) fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
         // 0 wraps around: an empty range is not inlined.
-        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)
+        let is_short = len.wrapping_sub(1) < u64::from(self.max_inline);
+        is_short && !op.writes_locally() && !(self.is_iwarp && matches!(op, SendOp::SendInvalidate(_)))
     }
 }

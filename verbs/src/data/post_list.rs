@@ -33,14 +33,14 @@ impl Poster {
                         return Err(self.recv_refusal().into());
                     };
                     let request = list.add_one(sge)?;
-                    (request.wr_id, request.num_sge) = (token, count(slice::from_ref(&sge), true, self.is_iwarp));
+                    (request.wr_id, request.num_sge) = (token, count(slice::from_ref(&sge), self.is_iwarp));
                 }
                 sges => {
                     let sges = self.recv_ranges(sges)?;
                     let keys = pinned_keys::<R>(&sges, false);
                     let token = filing.file(wr_id, &keys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())?;
                     let request = list.add(&sges)?;
-                    (request.wr_id, request.num_sge) = (token, count(&sges, true, self.is_iwarp));
+                    (request.wr_id, request.num_sge) = (token, count(&sges, self.is_iwarp));
                 }
             }
         }
@@ -77,7 +77,7 @@ impl Poster {
             let named = keeper.keep(&filing, wr_id, flags, sges)?;
             let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, named)?;
             let request = list.add(&sges)?;
-            let num_sge = count(&sges, op.writes_locally(), self.is_iwarp);
+            let num_sge = count(&sges, false);
             let (sg_list, next, flags) = (request.sg_list, request.next, self.flags(&op, flags));
             *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
         }

@@ -259,12 +259,12 @@ impl Srq {
                     return Err(PostReason::TooManyRanges { ranges: 1, max: 0 }.into());
                 }
                 let token = self.cursor.file(wr_id, [pinned_key::<N>(&one, false)]);
-                (token, &raw mut one, count(slice::from_ref(&one), true, self.inner.is_iwarp))
+                (token, &raw mut one, count(slice::from_ref(&one), self.inner.is_iwarp))
             }
             named => {
                 list = ranges(self.pd, named, self.inner.requested.max_sge, true)?;
                 let token = self.cursor.file(wr_id, list.iter().map(|sge| pinned_key::<N>(sge, false)));
-                (token, list.as_mut_ptr(), count(&list, true, self.inner.is_iwarp))
+                (token, list.as_mut_ptr(), count(&list, self.inner.is_iwarp))
             }
         };
         let token = token.ok_or_else(|| self.full())?;
@@ -291,7 +291,7 @@ impl Srq {
         for (wr_id, named) in requests {
             let sges = ranges(self.pd, named.as_ref(), max_sge, true)?;
             let request = list.add(&sges)?;
-            (request.wr_id, request.num_sge) = (wr_id, count(&sges, true, self.inner.is_iwarp));
+            (request.wr_id, request.num_sge) = (wr_id, count(&sges, self.inner.is_iwarp));
         }
         let len = list.len();
         staging.set_len(len);

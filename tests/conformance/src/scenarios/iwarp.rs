@@ -14,8 +14,8 @@ use cmid_proto::{
 
 use super::disturbed::is_ended;
 use super::iwarp_data::{
-    iwarp_a_read_has_one_range_and_needs_no_fence, iwarp_an_empty_read_writes_nowhere,
-    iwarp_an_unsignaled_request_ends_by_itself,
+    iwarp_a_read_has_one_range_and_needs_no_fence, iwarp_an_empty_read_is_refused,
+    iwarp_an_unsignaled_request_ends_by_itself, iwarp_no_invalidation_is_inlined,
 };
 use super::memory::register;
 use super::scenario::{Entry, Scenario};
@@ -70,7 +70,7 @@ list! {
     iwarp_the_loopback_address_cannot_be_resolved [],
     iwarp_an_unanswered_request_ends_after_ten_seconds [],
     iwarp_the_device_goes [DeviceGoes DeviceComes],
-    iwarp_an_empty_read_writes_nowhere [],
+    iwarp_an_empty_read_is_refused [], iwarp_no_invalidation_is_inlined [],
     iwarp_a_read_has_one_range_and_needs_no_fence [],
     iwarp_an_unsignaled_request_ends_by_itself [],
 }

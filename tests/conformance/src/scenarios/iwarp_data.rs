@@ -1,36 +1,46 @@
 //! Work requests on iWARP, where completions come out of order.
 
-use cmid_harness::failure::{same, why};
+use cmid_harness::failure::{same, stopped, why};
 use cmid_harness::{Check, Env, Fixture, test_caps};
+use cmid_proto::Transport;
 use cmid_proto::datapath::{Caps, CompletionQueue, MemoryRegion, PostReason, QueuePair, SendOp, SendWr, WcStatus};
 use cmid_proto::memory::Access;
 
 use super::data_path::Link;
 use super::memory::{contents, deregister, register};
 
-/// The kernel of soft-iWARP takes the first range of a read, also if the read has none (`siw_activate_tx`).
-pub(super) fn iwarp_an_empty_read_writes_nowhere<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+/// The kernel of soft-iWARP would take the range of an earlier request, on both sides (`siw_activate_tx`).
+pub(super) fn iwarp_an_empty_read_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mut link = Link::open(b, Caps { max_send_sge: 2, ..test_caps() })?;
-    let (client, from) = (&mut link.ends.0, link.mrs.1.remote(0));
-    let mut earlier = register(&link.pds.0, vec![0; 64], Access::LOCAL_WRITE)?;
-    // Each place of the queue has named it.
-    for wr_id in 0..32 {
-        client.qp.post_send(SendWr::read(wr_id, earlier.sge(0..64), from))?;
-        b.ends(client, wr_id, WcStatus::SUCCESS)?;
+    let (client, mr, from) = (&mut link.ends.0, &link.mrs.0, link.mrs.1.remote(0));
+    let none = || [].as_slice();
+    let refused = Err(PostReason::NotOfTransport(Transport::Iwarp));
+    same("an empty range", why(client.qp.post_send(SendWr::read(1, mr.sge(7..7), from))), refused)?;
+    same("no range", why(client.qp.post_send(SendWr::read(2, none(), from))), refused)?;
+    let two = SendWr::read(3, [mr.sge(0..0), mr.sge(9..9)], from);
+    same(
+        "two empty ranges",
+        stopped(client.qp.post_sends([two])),
+        Err((0, PostReason::NotOfTransport(Transport::Iwarp))),
+    )?;
+    client.qp.post_send(SendWr::read(4, mr.sge(0..8), from))?;
+    b.ends(client, 4, WcStatus::SUCCESS)?;
+    client.qp.post_send(SendWr::write(5, none(), from))?;
+    b.ends(client, 5, WcStatus::SUCCESS)?;
+    link.close(b)
+}
+
+/// Soft-iWARP has no inline data there: the kernel would refuse the request after the library has queued it.
+pub(super) fn iwarp_no_invalidation_is_inlined<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let mut link = Link::open(b, Caps { max_inline: 16, ..test_caps() })?;
+    let ((client, server), mr, to) = ((&mut link.ends.0, &mut link.ends.1), &link.mrs.0, &link.mrs.1);
+    for wr_id in 1..=3 {
+        server.qp.post_recv(wr_id, to.sge(0..8))?;
     }
-    earlier.write(0, &[0; 64])?;
-    let (mr, none) = (&link.mrs.0, || [].as_slice());
-    client.qp.post_send(SendWr::read(1, mr.sge(7..7), from))?;
-    client.qp.post_send(SendWr::read(2, none(), from))?;
-    client.qp.post_sends([SendWr::read(3, [mr.sge(0..0), mr.sge(9..9)], from)])?;
-    client.qp.post_sends([SendWr::read(4, none(), from)])?;
-    for wr_id in 1..=4 {
-        let done = b.done(client)?;
-        same("an empty read", (done.wr_id, done.status, done.byte_len), (wr_id, WcStatus::SUCCESS, 0))?;
-    }
-    same("what earlier reads have named", contents(&earlier)?, vec![0; 64])?;
-    same("what no read has named", contents(mr)?, (0..64).collect())?;
-    deregister(earlier)?;
+    client.qp.post_send(SendWr::send(1, mr.sge(0..4)))?;
+    client.qp.post_send(SendWr::send_invalidate(2, mr.sge(4..8), 0))?;
+    (1..=2).try_for_each(|wr_id| b.ends(client, wr_id, WcStatus::SUCCESS))?;
+    b.ends(server, 1, WcStatus::SUCCESS)?;
     link.close(b)
 }
 
