@@ -158,7 +158,6 @@ mod descriptors;
 mod errno;
 #[cfg(feature = "rdma-core")]
 mod ffi;
-mod forgotten;
 #[cfg(feature = "rdma-core")]
 mod inventory;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, unused_imports, unused_variables, reason = "what QPs need"))]
@@ -175,6 +174,7 @@ mod scope;
 mod sign;
 #[cfg(feature = "rdma-core")]
 mod sockaddr;
+mod tables;
 #[cfg(feature = "rdma-core")]
 mod verbs;
 

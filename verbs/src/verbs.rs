@@ -173,7 +173,7 @@ impl Verbs {
     /// `EBUSY`.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        either!(&self.cm, cm => cm.counts())
+        either!(&self.cm, cm => cm.tables.counts())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::membership::Membership;
 use crate::kernel::queue_pair::QueuePair;
 use crate::sign::unsigned;
+use crate::tables::Destroy;
 
 /// `IBV_QPT_RC` and `IBV_QPT_UD`.
 const RC: u8 = 2;
@@ -26,8 +27,7 @@ pub(crate) struct Id {
     pub(crate) handle: u32,
     /// The key that the kernel reports it under; `None` for a request that is not accepted.
     pub(crate) uid: Option<IdKey>,
-    pub(crate) channel: ChannelKey,
-    /// The descriptor of `channel`.
+    /// The descriptor of its channel.
     pub(crate) fd: ChannelFd,
     /// Whether it has listened. The kernel may then have requests for it.
     pub(crate) has_listened: bool,
@@ -38,8 +38,8 @@ pub(crate) struct Id {
     pub(crate) datagrams: bool,
     /// Whether the connection could not be completed. Its REJECTED and DISCONNECTED are then not reported.
     pub(crate) connect_error: bool,
-    /// Whether a destroy of the id has failed.
-    pub(crate) doomed: bool,
+    /// Whether the kernel has destroyed it. It may have given the number to another id.
+    ended: bool,
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
     pub(crate) binding: DeviceBinding,
@@ -63,23 +63,17 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    pub(crate) fn new(
-        handle: u32,
-        uid: Option<IdKey>,
-        (channel, fd): (ChannelKey, ChannelFd),
-        space: PortSpace,
-    ) -> Self {
+    pub(crate) fn new(handle: u32, uid: Option<IdKey>, fd: ChannelFd, space: PortSpace) -> Self {
         Id {
             handle,
             uid,
-            channel,
             fd,
             has_listened: false,
             came_from: None,
             space,
             datagrams: is_for_datagrams(space),
             connect_error: false,
-            doomed: false,
+            ended: false,
             qp: None,
             groups: Vec::new(),
             binding: DeviceBinding::Unbound,
@@ -99,20 +93,6 @@ impl Id {
         let qp_type = if is_for_datagrams(space) { UD } else { RC };
         let (uid, ps) = (key.to_bits(), space.code() as u16);
         fd.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })
-    }
-
-    /// Detaches the QP and destroys the id. Its groups end with it, so the id owns nothing afterwards. After a failure
-    /// the id remains, without its QP.
-    pub(crate) fn destroy(&mut self) -> Outcome {
-        let id = self.handle;
-        self.doomed = true;
-        if self.qp.is_some() {
-            // Cannot fail: there is a QP.
-            let _ = self.detach();
-        }
-        self.fd.destroy(id)?;
-        self.groups = Vec::new();
-        Ok(())
     }
 
     /// Queries the device of the id, once. `None` if it has none.
@@ -320,6 +300,22 @@ impl Id {
         };
         let body = abi::Reject { id: self.handle, private_data_len, reason, reserved: [0; 2], private_data };
         self.fd.send(body)
+    }
+}
+
+impl Destroy for Id {
+    /// Detaches the QP and destroys the id, once. Its groups end with it. After a failure the id remains, without its QP.
+    fn destroy(&mut self) -> Outcome {
+        if self.ended {
+            return Ok(());
+        }
+        if self.qp.is_some() {
+            // Cannot fail: there is a QP.
+            let _ = self.detach();
+        }
+        self.fd.destroy(self.handle)?;
+        self.ended = true;
+        Ok(())
     }
 }
 

@@ -145,8 +145,6 @@ impl Scratch {
 /// A non-blocking event channel.
 pub(crate) struct Channel {
     file: File,
-    /// The number of ids on it.
-    pub(crate) ids: usize,
 }
 
 impl Channel {
@@ -155,7 +153,7 @@ impl Channel {
     /// # Errors
     /// Names the part that is missing.
     pub(crate) fn open(node: &Node) -> Result<Self, OpenError> {
-        Ok(Channel { file: node.open()?, ids: 0 })
+        Ok(Channel { file: node.open()? })
     }
 
     /// Checks that write(2) works, by reading an event of a channel without ids.
@@ -179,8 +177,8 @@ impl Channel {
 /// The descriptor of an event channel, which it does not own. It makes the commands.
 ///
 /// Each id keeps that of its channel, so that its commands look up no channel. The file is open as long as an id keeps
-/// its descriptor: [`Channel::ids`] counts the ids on a channel, and a channel is closed at 0, or together with its ids
-/// ([`KernelCm`](super::KernelCm), [`KernelHandle`](super::KernelHandle)).
+/// its descriptor: a channel is closed when no id is on it, or together with its ids
+/// ([`Tables`](crate::tables::Tables), [`KernelHandle`](super::KernelHandle)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelFd(RawFd);
 

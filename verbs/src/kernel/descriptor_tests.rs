@@ -9,6 +9,7 @@ use cmid_proto::{Call, CmEvent, Device as _, Errno, Pollable as _, PortSpace};
 use crate::kernel::channel::Channel;
 use crate::kernel::for_tests::{DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, create, id, number_of, put_event, with_id};
 use crate::kernel::{KernelCm, with_kernel};
+use crate::tables::OnChannel;
 
 /// What the kernel does next.
 #[derive(Clone, Copy, PartialEq)]
@@ -36,10 +37,10 @@ fn kernel(mode: Rc<Cell<Mode>>) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Er
 
 /// Checks the ids, of which there are `count`.
 fn check(device: &KernelCm, count: usize) {
-    for (key, id) in device.ids.iter() {
-        assert_eq!(device.channels.get(id.channel).map(Channel::fd), Some(id.fd), "{key} on {}", id.channel);
+    for (key, OnChannel { id, channel, .. }) in device.tables.ids.iter() {
+        assert_eq!(device.tables.channel(*channel).map(Channel::fd), Ok(id.fd), "{key} on {channel}");
     }
-    assert_eq!(device.ids.len(), count);
+    assert_eq!(device.tables.counts().0, count);
 }
 
 #[test]

@@ -6,10 +6,8 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::key_table::KeyTable;
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Transport};
 
-use crate::forgotten::Tables;
 use crate::kernel::abi::QpAttr;
 use crate::kernel::abi::offset;
 use crate::kernel::calls::Id;
@@ -20,6 +18,7 @@ use crate::kernel::node::{Node, OpenError};
 use crate::kernel::queue_pair::QueuePair;
 use crate::kernel::transport::Transports;
 use crate::scope::scoped;
+use crate::tables::Tables;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///
@@ -31,10 +30,9 @@ use crate::scope::scoped;
 /// channel, and refuses with `EACCES` if they are not the same (`ib_safe_file_access`). They differ after setuid(2), in
 /// a forked child, and between threads after a setuid(2), which gives each thread credentials of its own.
 pub struct KernelCm {
-    // The order matters: an id ends by a command on its channel.
-    pub(super) ids: KeyTable<IdKey, Id>,
-    pub(super) channels: KeyTable<ChannelKey, Channel>,
-    /// Adopted ids that the kernel still reports under another key, by the kernel's number.
+    pub(crate) tables: Tables<Id, Channel>,
+    /// Adopted ids that the kernel still reports under another key, by the kernel's number. That of an id which the core
+    /// has forgotten may stay until the number is used again; it finds nothing.
     pub(super) adopted: HashMap<u32, IdKey>,
     node: Node,
     pub(super) transports: Transports,
@@ -46,11 +44,8 @@ pub struct KernelCm {
 /// An id and its own channel, outside of any [`KernelCm`]; see [`Device::release`].
 ///
 /// Dropping it destroys the id and closes the channel.
-pub struct KernelHandle {
-    // The order matters, as in `KernelCm`.
-    id: Id,
-    channel: Channel,
-}
+// The order matters: an id ends by a command on its channel.
+pub struct KernelHandle((Id, Channel));
 
 impl KernelCm {
     /// Creates a device without ids. `depth` is the number of RDMA reads and atomics that the RDMA device serves and
@@ -72,8 +67,7 @@ impl KernelCm {
 
     fn empty(node: Node, transports: Transports, limits: Limits) -> Self {
         KernelCm {
-            ids: KeyTable::default(),
-            channels: KeyTable::default(),
+            tables: Tables::new(),
             adopted: HashMap::new(),
             node,
             transports,
@@ -83,20 +77,15 @@ impl KernelCm {
         }
     }
 
-    /// Returns the numbers of ids and channels, including those that are set aside.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.ids.len(), self.channels.len())
-    }
-
     /// Returns the device of an id; `None` if it has none.
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<&Location>, Errno> {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let id = self.tables.id_mut(key)?;
         id.locate(&mut self.scratch)
     }
 
     /// Returns the attributes of a QP for a state.
     pub(crate) fn init_qp_attr(&self, key: IdKey, state: u32) -> Result<QpAttr, Errno> {
-        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        let id = self.tables.id(key)?;
         let mut attr = QpAttr::default();
         id.qp_attr(state, &mut attr)?;
         Ok(attr)
@@ -112,7 +101,7 @@ impl KernelCm {
         key: IdKey,
         create: impl FnOnce(&Location, bool) -> Result<Arc<Q>, Errno>,
     ) -> Result<Arc<Q>, Errno> {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let id = self.tables.id_mut(key)?;
         let (datagrams, has_qp) = (id.datagrams, id.qp.is_some());
         let location = id.locate(&mut self.scratch)?.ok_or(Errno::ENODEV)?;
         if has_qp {
@@ -126,23 +115,23 @@ impl KernelCm {
 
     /// Whether an id has a service of datagrams.
     pub(crate) fn is_datagram(&self, key: IdKey) -> bool {
-        self.ids.get(key).is_some_and(|id| id.datagrams)
+        self.tables.id(key).is_ok_and(|id| id.datagrams)
     }
 
     /// Whether an id has a QP.
     pub(crate) fn has_qp(&self, key: IdKey) -> bool {
-        self.ids.get(key).is_some_and(|id| id.qp.is_some())
+        self.tables.id(key).is_ok_and(|id| id.qp.is_some())
     }
 
     /// Detaches the QP of an id.
     pub(crate) fn destroy_qp(&mut self, key: IdKey) -> Outcome {
-        self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
+        self.tables.id_mut(key)?.detach()
     }
 
     /// Returns the id that the kernel reports on this channel under this key and this number of its own: an adopted id may
     /// have the key of another one, because cores may have the same number.
     pub(super) fn known(&self, on: ChannelKey, uid: u64, handle: u32) -> Option<IdKey> {
-        let is_it = |key: &IdKey| self.ids.get_filed(*key).is_some_and(|id| id.handle == handle && id.channel == on);
+        let is_it = |key: &IdKey| self.tables.id_on(on, *key).is_some_and(|id| id.handle == handle);
         Some(IdKey::from_bits(uid)?).filter(is_it).or_else(|| self.adopted.get(&handle).copied().filter(is_it))
     }
 
@@ -150,23 +139,31 @@ impl KernelCm {
     /// listener has a channel of its own.
     pub(super) fn known_listener(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
-        let is_it = |key: &IdKey| self.ids.get_filed(*key).is_some_and(|id| id.uid == Some(uid) && id.channel == on);
+        let is_it = |key: &IdKey| self.tables.id_on(on, *key).is_some_and(|id| id.uid == Some(uid));
         Some(uid).filter(is_it).or_else(|| self.adopted.values().copied().find(is_it))
     }
 
-    fn open_channel(&mut self, key: ChannelKey) -> Outcome {
-        self.make_room_for_channel(key)?;
-        let channel = Channel::open(&self.node).map_err(|error| error.errno())?;
-        self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
+    fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
+        self.tables.create_id(key, on, |channel| {
+            let fd = channel.fd();
+            Ok(Id::new(Id::create(key, fd, space)?, Some(key), fd, space))
+        })
     }
 
-    fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
-        self.make_room_for_id(key)?;
-        let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
-        let fd = channel.fd();
-        let handle = Id::create(key, fd, space)?;
-        channel.ids += 1;
-        self.ids.insert(key, Id::new(handle, Some(key), (on, fd), space)).map_err(|_| Errno::EINVAL)
+    fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
+        self.tables.migrate(key, to, |id, target, from| {
+            target.fd().take(id.handle, id.fd)?;
+            id.fd = target.fd();
+            id.came_from = id.has_listened.then_some(from);
+            Ok(())
+        })
+    }
+
+    fn destroy(&mut self, key: IdKey) -> Outcome {
+        let handle = self.tables.id(key)?.handle;
+        self.tables.destroy(key)?;
+        self.forget_adoption(handle);
+        Ok(())
     }
 
     fn forget_adoption(&mut self, handle: u32) {
@@ -175,79 +172,8 @@ impl KernelCm {
         }
     }
 
-    fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let from = id.channel;
-        let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
-        target.fd().take(id.handle, id.fd)?;
-        target.ids += 1;
-        (id.channel, id.fd) = (to, target.fd());
-        id.came_from = id.has_listened.then_some(from);
-        self.leave_channel(from);
-        Ok(())
-    }
-
-    /// Subtracts one from the ids of this channel. A channel that is set aside is closed after its last id.
-    fn leave_channel(&mut self, key: ChannelKey) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        channel.ids -= 1;
-        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
-            self.channels.remove(key);
-        }
-    }
-
     fn address(&self, key: IdKey, at: usize) -> Result<SocketAddr, Errno> {
-        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
-        id.address(at)
-    }
-}
-
-impl Tables for KernelCm {
-    type Id = Id;
-    type Channel = Channel;
-
-    fn ids(&self) -> &KeyTable<IdKey, Id> {
-        &self.ids
-    }
-
-    fn ids_mut(&mut self) -> &mut KeyTable<IdKey, Id> {
-        &mut self.ids
-    }
-
-    fn channels(&self) -> &KeyTable<ChannelKey, Channel> {
-        &self.channels
-    }
-
-    fn channels_mut(&mut self) -> &mut KeyTable<ChannelKey, Channel> {
-        &mut self.channels
-    }
-
-    fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.destroy()?;
-        let (handle, on) = (id.handle, id.channel);
-        // The id owns nothing any more. Its drop would destroy it again.
-        core::mem::forget(self.ids.remove(key));
-        self.forget_adoption(handle);
-        self.leave_channel(on);
-        Ok(())
-    }
-
-    /// # Errors
-    /// `EBUSY` while ids are on it: the kernel would destroy them.
-    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
-            self.destroy_forgotten_on(key);
-        }
-        if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
-            return Err(Errno::EBUSY);
-        }
-        self.channels.remove(key);
-        Ok(())
-    }
-
-    fn is_doomed_on(id: &Id, channel: ChannelKey) -> bool {
-        id.doomed && id.channel == channel
+        self.tables.id(key)?.address(at)
     }
 }
 
@@ -259,32 +185,36 @@ impl Device for KernelCm {
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        let KernelCm { ids, scratch, limits, .. } = self;
+        let KernelCm { tables, scratch, limits, .. } = self;
         match *call {
-            Call::OpenChannel { channel } => self.open_channel(channel),
-            Call::CloseChannel { channel } => self.close_channel(channel),
+            Call::OpenChannel { channel } => {
+                tables.open_channel(channel, || Channel::open(&self.node).map_err(|error| error.errno()))
+            }
+            Call::CloseChannel { channel } => tables.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
             Call::Destroy { id } => self.destroy(id),
-            Call::Bind { id, ref addr } => find(ids, id)?.bind(addr, scratch),
-            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => find(ids, id)?.resolve_addr(src, dst, timeout_ms),
-            Call::ResolveRoute { id, timeout_ms } => find(ids, id)?.resolve_route(timeout_ms),
-            Call::Listen { id, backlog } => find(ids, id)?.listen(backlog),
-            Call::Connect { id, ref param } => find(ids, id)?.connect(scratch, limits, param, private_data),
-            Call::Accept { id, ref param } => find(ids, id)?.accept(id, scratch, limits, param, private_data),
-            Call::Reject { id, reason } => find(ids, id)?.reject(reason, private_data),
-            Call::Establish { id } => find(ids, id)?.establish(scratch),
-            Call::Disconnect { id } => find(ids, id)?.disconnect(),
-            Call::Notify { id } => find(ids, id)?.notify(),
-            Call::SetOption { id, option } => find(ids, id)?.set_option(option),
-            Call::SetEce { id, ece } => find(ids, id)?.set_ece(ece),
-            Call::Join { id, group, ref addr, send_only } => find(ids, id)?.join(group, addr, send_only),
-            Call::Leave { id, group, ref addr } => find(ids, id)?.leave(group, addr),
+            Call::Bind { id, ref addr } => tables.id_mut(id)?.bind(addr, scratch),
+            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => {
+                tables.id_mut(id)?.resolve_addr(src, dst, timeout_ms)
+            }
+            Call::ResolveRoute { id, timeout_ms } => tables.id_mut(id)?.resolve_route(timeout_ms),
+            Call::Listen { id, backlog } => tables.id_mut(id)?.listen(backlog),
+            Call::Connect { id, ref param } => tables.id_mut(id)?.connect(scratch, limits, param, private_data),
+            Call::Accept { id, ref param } => tables.id_mut(id)?.accept(id, scratch, limits, param, private_data),
+            Call::Reject { id, reason } => tables.id_mut(id)?.reject(reason, private_data),
+            Call::Establish { id } => tables.id_mut(id)?.establish(scratch),
+            Call::Disconnect { id } => tables.id_mut(id)?.disconnect(),
+            Call::Notify { id } => tables.id_mut(id)?.notify(),
+            Call::SetOption { id, option } => tables.id_mut(id)?.set_option(option),
+            Call::SetEce { id, ece } => tables.id_mut(id)?.set_ece(ece),
+            Call::Join { id, group, ref addr, send_only } => tables.id_mut(id)?.join(group, addr, send_only),
+            Call::Leave { id, group, ref addr } => tables.id_mut(id)?.leave(group, addr),
         }
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        if !self.ids.get(id).ok_or(Errno::ENOENT)?.has_address {
+        if !self.tables.id(id)?.has_address {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
         let local = self.address(id, offset::ADDR_SRC)?;
@@ -292,7 +222,7 @@ impl Device for KernelCm {
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        let found = self.ids.get(id).ok_or(Errno::ENOENT)?;
+        let found = self.tables.id(id)?;
         let peer = match found {
             Id { sought: Some(sought), .. } => *sought,
             Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST)?,
@@ -304,7 +234,7 @@ impl Device for KernelCm {
     }
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
-        let id = self.ids.get_mut(id)?;
+        let id = self.tables.id_mut(id).ok()?;
         let location = id.locate(&mut self.scratch).ok()??;
         self.transports.at(location)
     }
@@ -314,48 +244,36 @@ impl Device for KernelCm {
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` once it has a QP.
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        let id = self.ids.get(id).ok_or(Errno::ENOENT)?;
+        let id = self.tables.id(id)?;
         if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.remote_ece) }
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<KernelHandle, Errno> {
-        let owner = self.channels.get(channel).ok_or(Errno::ENOENT)?;
-        if self.ids.get(id).ok_or(Errno::ENOENT)?.channel != channel || owner.ids != 1 {
-            return Err(Errno::EINVAL);
-        }
-        let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
-        self.forget_adoption(id.handle);
-        let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
-        Ok(KernelHandle { id, channel })
+        let released = self.tables.release(id, channel)?;
+        self.forget_adoption(released.0.handle);
+        Ok(KernelHandle(released))
     }
 
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: KernelHandle) -> Result<(), Errno> {
-        // Until both have room, the handle is whole: its id ends before its channel.
-        self.make_room_for_id(id)?;
-        self.make_room_for_channel(channel)?;
-        let has_other_key = handle.id.uid.is_some_and(|uid| uid != id);
+        let KernelHandle(mut released) = handle;
+        let record = &mut released.0;
+        let (number, has_other_key) = (record.handle, record.uid.is_some_and(|uid| uid != id));
         if has_other_key {
             self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         }
-        let KernelHandle { id: mut record, channel: owner } = handle;
-        record.channel = channel;
         // The key is of the other device.
         record.came_from = None;
+        self.tables.adopt(id, channel, released)?;
         if has_other_key {
-            self.adopted.insert(record.handle, id);
+            self.adopted.insert(number, id);
         }
-        self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
-        self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
+        Ok(())
     }
-}
-
-fn find(ids: &mut KeyTable<IdKey, Id>, key: IdKey) -> Result<&mut Id, Errno> {
-    ids.get_mut(key).ok_or(Errno::ENOENT)
 }
 
 impl Pollable for KernelCm {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.channels.get(on).map(Channel::as_fd)
+        self.tables.channel(on).ok().map(Channel::as_fd)
     }
 
     fn sibling(&self) -> Self {
@@ -365,12 +283,13 @@ impl Pollable for KernelCm {
 
 impl fmt::Debug for KernelCm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelCm").field("ids", &self.ids.len()).field("channels", &self.channels.len()).finish()
+        let (ids, channels) = self.tables.counts();
+        f.debug_struct("KernelCm").field("ids", &ids).field("channels", &channels).finish()
     }
 }
 
 impl fmt::Debug for KernelHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelHandle").field("id", &self.id.handle).finish_non_exhaustive()
+        f.debug_struct("KernelHandle").field("id", &self.0.0.handle).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,6 @@
 use cmid_proto::{ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RawEvent, ReceivedParam, Transport};
 
 use crate::contents::{Contents, contents};
-use crate::forgotten::Tables as _;
 use crate::kernel::abi::offset;
 use crate::kernel::answer::Answer;
 use crate::kernel::calls::Id;
@@ -26,8 +25,8 @@ pub(super) struct Reported {
 
 impl Id {
     /// The id of a request, on this device.
-    fn of_request(event: &Answer<'_>, at: (ChannelKey, ChannelFd), space: PortSpace, device: Option<Location>) -> Self {
-        let mut id = Id::new(event.handle(), None, at, space);
+    fn of_request(event: &Answer<'_>, fd: ChannelFd, space: PortSpace, device: Option<Location>) -> Self {
+        let mut id = Id::new(event.handle(), None, fd, space);
         if !id.datagrams {
             let param = event.conn();
             id.requested =
@@ -103,13 +102,13 @@ impl KernelCm {
     fn requested(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let found = self.known_listener(on, event.uid());
-        let listener = found.and_then(|key| self.ids.get(key));
+        let listener = found.and_then(|key| self.tables.id(key).ok());
         let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
         let handle = event.handle();
-        let fd = self.channels.get(on)?.fd();
+        let fd = self.tables.channel(on).ok()?.fd();
         // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is already on
         // this channel.
-        if let Some(before) = before.and_then(|before| self.channels.get(before)).map(Channel::fd) {
+        if let Some(before) = before.and_then(|before| self.tables.channel(before).ok()).map(Channel::fd) {
             if !matches!(fd.take(handle, before), Ok(()) | Err(Errno::EINVAL)) {
                 // It is not known which of the channels it is on. If both destroys fail, it stays until its channel is
                 // closed.
@@ -127,8 +126,7 @@ impl KernelCm {
             let _ = fd.destroy(handle);
             return None;
         };
-        self.ids.insert(child, Id::of_request(&event, (on, fd), space, device)).ok()?;
-        self.channels.get_mut(on)?.ids += 1;
+        self.tables.insert(child, on, Id::of_request(&event, fd, space, device)).ok()?;
         let (kind, status) = (CmEvent::ConnectRequest, event.status());
         Some(Reported { id: child, listener: Some(listener), kind, status, group: None })
     }
@@ -141,8 +139,8 @@ impl KernelCm {
         }
         let event = Answer(&self.answer);
         let id = self.known(on, event.uid(), event.handle())?;
-        let KernelCm { ids, answer, scratch, transports, .. } = self;
-        let (kind, status) = ids.get_mut(id)?.happened(&Answer(answer), scratch, transports)?;
+        let KernelCm { tables, answer, scratch, transports, .. } = self;
+        let (kind, status) = tables.id_mut(id).ok()?.happened(&Answer(answer), scratch, transports)?;
         Some(Reported { id, listener: None, kind, status, group: None })
     }
 
@@ -166,14 +164,14 @@ impl KernelCm {
     fn read(&mut self, on: ChannelKey) -> Result<CmEvent, Errno> {
         // An older kernel writes less; the rest stays zero.
         self.answer[offset::EVENT_LEN_OLD..].fill(0);
-        self.channels.get(on).ok_or(Errno::EBADF)?.fd().event(&mut self.answer)?;
+        self.tables.channel(on)?.fd().event(&mut self.answer)?;
         Ok(Answer(&self.answer).kind())
     }
 
     /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch).
     pub(super) fn next_event(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Reserves a slot before any read, so that a request is not lost for lack of one.
-        self.make_room_for_id(child)?;
+        self.tables.make_room_for_id(child)?;
         // Any number of events that are not reported may precede: each read takes one from the kernel's queue, which the
         // backlogs limit.
         // Ends: each event that is not reported is one of an id that the application has ended, or of a removed device.
@@ -196,7 +194,7 @@ impl KernelCm {
 
     /// Records that the device of an id is gone, if the kernel was queried for it.
     fn note_removal(&self, id: IdKey) {
-        let Some(id) = self.ids.get(id) else { return };
+        let Ok(id) = self.tables.id(id) else { return };
         id.qp.iter().for_each(|qp| qp.note_removal());
         if let DeviceBinding::At(location) = id.binding {
             self.limits.removed(location);

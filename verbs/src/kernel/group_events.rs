@@ -81,7 +81,7 @@ impl KernelCm {
     #[cold]
     pub(super) fn of_membership(&mut self, on: ChannelKey) -> Option<Reported> {
         let (key, at) = self.membership(on)?;
-        let (id, event) = (self.ids.get_mut(key)?, Answer(&self.answer));
+        let (id, event) = (self.tables.id_mut(key).ok()?, Answer(&self.answer));
         id.groups[at].is_pending = false;
         let (kind, status) = if event.kind() == CmEvent::MulticastJoin {
             // For each status of the event.
@@ -102,13 +102,10 @@ impl KernelCm {
         let (uid, handle) = (event.uid(), event.handle());
         if IdKey::from_bits(uid).is_some() {
             let key = self.known(on, uid, handle)?;
-            return Some((key, self.ids.get(key)?.member(&event)?));
+            return Some((key, self.tables.id(key).ok()?.member(&event)?));
         }
-        let here = IdKey::from_bits(uid | 1).and_then(|first| self.ids.at_slot(first));
+        let here = IdKey::from_bits(uid | 1).and_then(|first| self.tables.ids.at_slot(first));
         let adopted = self.adopted.values().copied();
-        here.into_iter().chain(adopted).find_map(|key| {
-            let id = self.ids.get_filed(key).filter(|id| id.channel == on)?;
-            Some((key, id.numbered(handle)?))
-        })
+        here.into_iter().chain(adopted).find_map(|key| Some((key, self.tables.id_on(on, key)?.numbered(handle)?)))
     }
 }

@@ -13,8 +13,6 @@ use crate::process::Process;
 pub(crate) struct Channel {
     raw: NonNull<rdma_event_channel>,
     process: Process,
-    /// The number of ids that report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
-    pub(crate) ids: usize,
 }
 
 // SAFETY: an rdma_event_channel is a descriptor in malloc'ed memory; librdmacm ties neither to a thread.
@@ -28,7 +26,7 @@ impl Channel {
         let process = Process::current()?;
         // SAFETY: takes no arguments.
         let raw = errno::of_new(|| unsafe { ffi::rdma_create_event_channel() })?;
-        let channel = Channel { raw, process, ids: 0 };
+        let channel = Channel { raw, process };
         set_nonblocking(channel.raw_fd(), true)?;
         Ok(channel)
     }
@@ -59,7 +57,7 @@ impl Drop for Channel {
         if self.process.is_other() {
             return;
         }
-        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids
+        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Tables` and `Handle` drop their ids
         // before their channels, and close no channel that has ids. An anchor holds its channel. So no rdma_cm_id points
         // at it any more.
         unsafe { ffi::rdma_destroy_event_channel(self.raw.as_ptr()) };

@@ -57,10 +57,10 @@ impl Rdmacm {
     }
 
     pub(crate) fn has_qp(&self, id: IdKey) -> bool {
-        self.ids.get(id).is_some_and(|id| id.qp.is_some())
+        self.tables.id(id).is_ok_and(|id| id.qp.is_some())
     }
 
     pub(crate) fn destroy_qp(&mut self, id: IdKey) -> Outcome {
-        self.ids.get_mut(id).ok_or(Errno::ENOENT)?.detach_qp()
+        self.tables.id_mut(id)?.detach_qp()
     }
 }

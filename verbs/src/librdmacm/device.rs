@@ -4,27 +4,24 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::key_table::KeyTable;
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Transport};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::Contexts;
 use crate::ffi::{self, ibv_transport_type};
-use crate::forgotten::Tables;
 use crate::kernel::{Node, OpenError};
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::event::PrivateBuffer;
 use crate::librdmacm::id::Id;
 use crate::librdmacm::{acm, calls};
 use crate::scope::scoped;
+use crate::tables::Tables;
 use crate::{descriptors, errno};
 
 /// Connection management through librdmacm.
 ///
 /// It holds `rdma_cm_id`s and event channels under the core's keys. Dropping it destroys all of them, ids first.
 pub(crate) struct Rdmacm {
-    // Field order: ids are dropped before the channels that they point at.
-    pub(crate) ids: KeyTable<IdKey, Id>,
-    pub(crate) channels: KeyTable<ChannelKey, Channel>,
+    pub(crate) tables: Tables<Id, Channel>,
     /// Shared with the siblings of the device.
     pub(crate) contexts: Contexts,
     /// Ids that ended with their device, and their channels. A fetch reports their DEVICE_REMOVAL from here.
@@ -33,11 +30,8 @@ pub(crate) struct Rdmacm {
 }
 
 /// An id and its own channel, outside of any [`Rdmacm`]. Dropping it destroys the id and then the channel.
-pub(crate) struct Handle {
-    // Field order: as in `Rdmacm`.
-    id: Id,
-    channel: Channel,
-}
+// Field order: the id points at the channel.
+pub(crate) struct Handle((Id, Channel));
 
 impl Rdmacm {
     /// Creates a device without ids, with the event channel of its [`Contexts`].
@@ -55,17 +49,11 @@ impl Rdmacm {
 
     fn empty(contexts: Contexts) -> Self {
         Rdmacm {
-            ids: KeyTable::default(),
-            channels: KeyTable::default(),
+            tables: Tables::new(),
             contexts,
             lost: Vec::new(),
             private: Box::new([0; cmid_proto::PrivateData::MAX]),
         }
-    }
-
-    /// Returns the numbers of ids and channels, including those that are set aside.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.ids.len(), self.channels.len())
     }
 
     /// Returns an id that accepts calls.
@@ -73,46 +61,23 @@ impl Rdmacm {
     /// # Errors
     /// `ENOENT` for an unknown id, `ENXIO` for one that ended with its device.
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
-        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        let id = self.tables.id(key)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// Like [`Rdmacm::id`], mutable.
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let id = self.tables.id_mut(key)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
-    pub(super) fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
-        self.channels.get(key).ok_or(Errno::EBADF)
-    }
-
-    fn open_channel(&mut self, key: ChannelKey) -> Outcome {
-        self.make_room_for_channel(key)?;
-        self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
-    }
-
-    fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
-        self.make_room_for_id(key)?;
-        let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
-        self.ids.insert(key, Id::create(key, on, channel, space)?).map_err(|_| Errno::EINVAL)?;
-        channel.ids += 1;
-        Ok(())
-    }
-
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        if id.has_ended() {
-            return Err(Errno::ENXIO);
-        }
-        let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
-        // SAFETY: the id is alive, and both of its channels, the present and the next, are open. The call does not
-        // wait, because every event of the id was acked when it was read.
-        errno::of_call(|| unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })?;
-        target.ids += 1;
-        let from = core::mem::replace(&mut id.channel, to);
-        self.leave(from);
-        Ok(())
+        self.id(key)?;
+        self.tables.migrate(key, to, |id, target, _| {
+            // SAFETY: the id is alive, and both of its channels, the present and the next, are open. The call does not
+            // wait, because every event of the id was acked when it was read.
+            errno::of_call(|| unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })
+        })
     }
 
     fn leave_group(&mut self, key: IdKey, addr: &SocketAddr) -> Outcome {
@@ -120,68 +85,12 @@ impl Rdmacm {
         let verbs = id.verbs();
         let outcome = id.leave(*addr);
         if id.has_ended() {
-            let on = id.channel;
-            self.lost.push((on, key));
+            self.lost.extend(self.tables.ids.get(key).map(|found| (found.channel, key)));
             if let Some(verbs) = verbs {
                 self.contexts.removed(verbs);
             }
         }
         outcome
-    }
-
-    /// Subtracts one from the ids of this channel.
-    fn leave(&mut self, key: ChannelKey) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        channel.ids -= 1;
-        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
-            self.channels.remove(key);
-        }
-    }
-}
-
-impl Tables for Rdmacm {
-    type Id = Id;
-    type Channel = Channel;
-
-    fn ids(&self) -> &KeyTable<IdKey, Id> {
-        &self.ids
-    }
-
-    fn ids_mut(&mut self) -> &mut KeyTable<IdKey, Id> {
-        &mut self.ids
-    }
-
-    fn channels(&self) -> &KeyTable<ChannelKey, Channel> {
-        &self.channels
-    }
-
-    fn channels_mut(&mut self) -> &mut KeyTable<ChannelKey, Channel> {
-        &mut self.channels
-    }
-
-    fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.destroy()?;
-        let on = id.channel;
-        self.ids.remove(key);
-        self.leave(on);
-        Ok(())
-    }
-
-    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        // librdmacm would free the channel, and its ids point at it (rdma_destroy_event_channel(3) forbids it).
-        if self.channel(key)?.ids > 0 {
-            self.destroy_forgotten_on(key);
-        }
-        if self.channel(key)?.ids > 0 {
-            return Err(Errno::EBUSY);
-        }
-        self.channels.remove(key);
-        Ok(())
-    }
-
-    fn is_doomed_on(id: &Id, channel: ChannelKey) -> bool {
-        id.doomed && id.channel == channel
     }
 }
 
@@ -194,9 +103,11 @@ impl Device for Rdmacm {
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
-            Call::OpenChannel { channel } => self.open_channel(channel),
-            Call::CloseChannel { channel } => self.close_channel(channel),
-            Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
+            Call::OpenChannel { channel } => self.tables.open_channel(channel, Channel::open),
+            Call::CloseChannel { channel } => self.tables.close_channel(channel),
+            Call::CreateId { id, channel, port_space } => {
+                self.tables.create_id(id, channel, |on| Id::create(id, on, port_space))
+            }
             Call::Bind { id, ref addr } => calls::bind(self.id(id)?, addr),
             Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => {
                 calls::resolve_addr(self.id(id)?, src, dst, timeout_ms)
@@ -216,7 +127,7 @@ impl Device for Rdmacm {
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows the present channel.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
-            Call::Destroy { id } => self.destroy(id),
+            Call::Destroy { id } => self.tables.destroy(id),
         }
     }
 
@@ -253,34 +164,20 @@ impl Device for Rdmacm {
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
-        let (record, owner) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
-        // With another id on the channel, two devices would read from one channel.
-        if record.channel != channel || owner.ids != 1 {
-            return Err(Errno::EINVAL);
-        }
-        let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
-        Ok(Handle { id, channel })
+        self.id(id)?;
+        self.tables.release(id, channel).map(Handle)
     }
 
-    /// Adds a released id and its channel under new keys.
-    ///
-    /// # Errors
-    /// `EINVAL` for keys in use, which is a defect of the driver. The handle is then dropped, and with it the id.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
-        self.make_room_for_id(id)?;
-        self.make_room_for_channel(channel)?;
-        let Handle { id: mut record, channel: owner } = handle;
-        record.set_key(id);
-        record.channel = channel;
-        self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
-        self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
+        let Handle(mut released) = handle;
+        released.0.set_key(id);
+        self.tables.adopt(id, channel, released)
     }
 }
 
 impl Pollable for Rdmacm {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.channels.get(on).map(Channel::fd)
+        self.tables.channel(on).ok().map(Channel::fd)
     }
 
     fn sibling(&self) -> Self {
@@ -290,13 +187,13 @@ impl Pollable for Rdmacm {
 
 impl fmt::Debug for Rdmacm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (ids, channels) = self.counts();
+        let (ids, channels) = self.tables.counts();
         f.debug_struct("Rdmacm").field("ids", &ids).field("channels", &channels).finish()
     }
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("qp", &self.id.qp.is_some()).finish_non_exhaustive()
+        f.debug_struct("Handle").field("qp", &self.0.0.qp.is_some()).finish_non_exhaustive()
     }
 }

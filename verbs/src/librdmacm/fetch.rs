@@ -5,7 +5,6 @@ use core::ptr::NonNull;
 use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, RawEvent};
 
 use crate::ffi;
-use crate::forgotten::Tables as _;
 use crate::kernel::QueuePair as _;
 use crate::librdmacm::device::Rdmacm;
 use crate::librdmacm::event::{self, Read, Unacked};
@@ -15,14 +14,14 @@ impl Rdmacm {
     /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch).
     pub(super) fn next_event(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Reserves a slot before any read, so that a request is not lost for lack of one.
-        self.make_room_for_id(child)?;
+        self.tables.make_room_for_id(child)?;
         // A read may give no event for the core: it was interrupted by a signal, or the event is of an id that this
         // device does not know (no case is known). Each takes an event from the kernel's queue, which the backlogs limit.
         loop {
             if let Some(id) = self.lost_on(on) {
                 return Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval)));
             }
-            let event = match event::read(self.channel(on)?)? {
+            let event = match event::read(self.tables.channel(on)?)? {
                 Read::Event(event) => event,
                 Read::Empty => return Ok(None),
                 Read::Interrupted => continue,
@@ -65,15 +64,12 @@ impl Rdmacm {
         new: NonNull<ffi::rdma_cm_id>,
         listener: NonNull<ffi::rdma_cm_id>,
     ) -> Result<IdKey, Id> {
-        // SAFETY: as the caller promises.
-        let mut id = unsafe { Id::child(new, on, self.contexts.process()) };
+        // SAFETY: as the caller promises. `on` stays open: the id is stored with it, or dropped before the next call.
+        let mut id = unsafe { Id::child(new, self.contexts.process()) };
         let Some(listener) = self.known(listener) else { return Err(id) };
         id.set_key(child);
         // `fetch` has reserved the slot.
-        self.ids.insert(child, id)?;
-        if let Some(channel) = self.channels.get_mut(on) {
-            channel.ids += 1;
-        }
+        self.tables.insert(child, on, id)?;
         Ok(listener)
     }
 
@@ -84,13 +80,13 @@ impl Rdmacm {
         } else if kind == CmEvent::MulticastJoin {
             self.note_join(key, event);
         } else if kind == CmEvent::Established {
-            let qp = self.ids.get(key).and_then(|id| id.qp.as_ref());
+            let qp = self.tables.id(key).ok().and_then(|id| id.qp.as_ref());
             qp.into_iter().for_each(|qp| qp.note_depth(event.responder_resources()));
         }
     }
 
     fn note_removal(&self, key: IdKey) {
-        let Some(id) = self.ids.get(key) else { return };
+        let Ok(id) = self.tables.id(key) else { return };
         id.qp.iter().for_each(|qp| qp.note_removal());
         if let Some(verbs) = id.verbs() {
             self.contexts.removed(verbs);
@@ -99,7 +95,7 @@ impl Rdmacm {
 
     fn note_join(&mut self, key: IdKey, event: &Unacked) {
         let raw = event.raw(key, None, event.kind(), &mut self.private);
-        if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
+        if let (Some(group), Some(to), Ok(id)) = (raw.group, &raw.datagram, self.tables.id_mut(key)) {
             id.joined(group, &to.path);
         }
     }
@@ -108,7 +104,7 @@ impl Rdmacm {
     fn lost_on(&mut self, on: ChannelKey) -> Option<IdKey> {
         let at = self.lost.iter().position(|(channel, _)| *channel == on)?;
         let (_, id) = self.lost.swap_remove(at);
-        self.ids.get(id).filter(|id| id.has_ended()).map(|_| id)
+        self.tables.id(id).is_ok_and(Id::has_ended).then_some(id)
     }
 
     /// The key of an id of librdmacm, if it is one of this device.
@@ -117,6 +113,6 @@ impl Rdmacm {
         // destroys the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
         // An id that is set aside no longer belongs to the core.
-        (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
+        (self.tables.ids.get_filed(key)?.id.as_ptr() == raw.as_ptr()).then_some(key)
     }
 }

@@ -16,6 +16,7 @@ use crate::kernel::{Group, QueuePair as _};
 use crate::librdmacm::id::{Id, as_context};
 use crate::librdmacm::membership::Membership;
 use crate::sockaddr::CAddr;
+use crate::tables::Destroy as _;
 
 impl Id {
     /// `rdma_join_multicast_ex`. The events of the membership contain the key.

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
+use cmid_proto::{Errno, IdKey, Outcome, PortSpace};
 
 use crate::data::QpInner;
 use crate::errno;
@@ -14,25 +14,22 @@ use crate::librdmacm::channel::Channel;
 use crate::librdmacm::membership::Membership;
 use crate::process::Process;
 use crate::sockaddr;
+use crate::tables::Destroy;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///
-/// Its `context` field holds the core's key of it. Its `channel` field points at an open [`Channel`], which the table
-/// of channels has under `channel`. One thread at a time uses it: all code that takes the pointer takes the device by
-/// `&mut`, or reads fields that only such calls write.
+/// Its `context` field holds the core's key of it. Its `channel` field points at an open [`Channel`]: the one that it is on
+/// in its [`Tables`](crate::tables::Tables), or that of its handle. One thread at a time uses it: all code that takes the
+/// pointer takes the device by `&mut`, or reads fields that only such calls write.
 pub(crate) struct Id {
     raw: NonNull<rdma_cm_id>,
     /// The process that made it.
     process: Process,
-    /// The channel of its events.
-    pub(crate) channel: ChannelKey,
     /// Its QP. The id holds it because librdmacm follows `id->qp` when it reads an event of this id
     /// (rdma_get_cm_event).
     pub(crate) qp: Option<Arc<QpInner>>,
     /// The multicast groups that it is in (group.rs).
     pub(crate) groups: Vec<Membership>,
-    /// Whether a destroy of the id has failed.
-    pub(crate) doomed: bool,
     /// Whether librdmacm has freed it.
     ended: bool,
 }
@@ -43,17 +40,15 @@ unsafe impl Send for Id {}
 
 impl Id {
     /// `rdma_create_id` on a channel.
-    pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
+    pub(crate) fn create(key: IdKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
         let (mut raw, context) = (ptr::null_mut(), as_context(key.to_bits()));
         // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
         errno::of_call(|| unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) })?;
         Ok(Id {
             raw: NonNull::new(raw).ok_or(Errno::EIO)?,
             process: channel.process(),
-            channel: on,
             qp: None,
             groups: Vec::new(),
-            doomed: false,
             ended: false,
         })
     }
@@ -61,9 +56,9 @@ impl Id {
     /// Wraps the new id of a CONNECT_REQUEST.
     ///
     /// # Safety
-    /// `raw` is from a CONNECT_REQUEST that was read from the channel with key `on`, and has no other owner.
-    pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey, process: Process) -> Self {
-        Id { raw, process, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false }
+    /// `raw` is from a CONNECT_REQUEST and has no other owner. Its channel stays open until the id is dropped.
+    pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, process: Process) -> Self {
+        Id { raw, process, qp: None, groups: Vec::new(), ended: false }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -141,22 +136,23 @@ impl Id {
     }
 
     /// Whether librdmacm has already destroyed the id, while the core still has it. The device was then removed while
-    /// the id left a group (group.rs). Only [`Id::destroy`] may be called afterwards.
+    /// the id left a group (group.rs). Only [`Destroy::destroy`] may be called afterwards.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
+}
 
+impl Destroy for Id {
     /// `rdma_destroy_id`. First leaves the groups and detaches the QP, as the man page requires. After a success the
     /// id can only be dropped.
     ///
     /// # Errors
     /// The id then stays; unless the kernel takes no command of this thread, without its QP and its groups.
-    pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
+    fn destroy(&mut self) -> Outcome {
         if self.ended {
             return Ok(());
         }
         self.is_own()?;
-        self.doomed = true;
         self.leave_all()?;
         // Usually there is no QP.
         let _ = self.detach_qp();
