@@ -8,8 +8,7 @@ use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, IdKey, Outcome, Po
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{self, in6, storage};
 use crate::kernel::channel::{ChannelFd, Scratch};
-use crate::kernel::limits::Limits;
-use crate::kernel::location::{Depths, DeviceBinding, Location};
+use crate::kernel::location::{Depths, DeviceBinding, Limits, Location};
 use crate::kernel::membership::Membership;
 use crate::kernel::queue_pair::QueuePair;
 use crate::sign::unsigned;

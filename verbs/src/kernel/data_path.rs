@@ -7,8 +7,7 @@ use cmid_proto::{Errno, IdKey};
 
 use crate::data::{Context, Devices, Pd, QpDevice, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::device::KernelCm;
-use crate::kernel::limits::Limits;
-use crate::kernel::location::Location;
+use crate::kernel::location::{Limits, Location};
 use crate::kernel::node::OpenError;
 use crate::raw;
 use crate::sign::signed;

@@ -1,5 +1,10 @@
 //! The device that an id is on, and its limits.
 
+use cmid_proto::Errno;
+
+#[cfg(feature = "rdma-core")]
+use crate::data::Devices;
+
 /// The maximum numbers of RDMA reads and atomics of a device (`max_qp_rd_atom` and `max_qp_init_rd_atom` of
 /// ibv_query_device(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,3 +46,36 @@ impl From<Option<Location>> for DeviceBinding {
 
 /// `UCMA_INVALID_IB_INDEX` of librdmacm.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
+
+/// The limits of RDMA devices.
+#[derive(Clone)]
+pub(super) enum Limits {
+    /// The same for each device, which is not opened.
+    Given(Depths),
+    /// What the device answers, which libibverbs opens.
+    #[cfg(feature = "rdma-core")]
+    Queried(Devices),
+}
+
+impl Limits {
+    /// Returns the limits of the device at a location.
+    ///
+    /// # Errors
+    /// Those of `Devices::limits`.
+    pub(super) fn of(&self, location: &Location) -> Result<Depths, Errno> {
+        match self {
+            Limits::Given(depths) => Ok(*depths),
+            #[cfg(feature = "rdma-core")]
+            Limits::Queried(devices) => devices.limits(*location),
+        }
+    }
+
+    /// Called when an id has reported that its device is gone.
+    pub(super) fn removed(&self, location: Location) {
+        match self {
+            Limits::Given(_) => {}
+            #[cfg(feature = "rdma-core")]
+            Limits::Queried(devices) => devices.removed(location),
+        }
+    }
+}

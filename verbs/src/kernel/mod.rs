@@ -19,7 +19,6 @@ mod for_tests;
 mod group_events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod group_tests;
-mod limits;
 mod location;
 mod membership;
 mod node;
