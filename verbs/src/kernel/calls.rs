@@ -10,7 +10,7 @@ use crate::kernel::answer::{self, in6, storage};
 use crate::kernel::channel::{ChannelFd, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Limits, Location};
 use crate::kernel::membership::Membership;
-use crate::kernel::queue_pair::QueuePair;
+use crate::kernel::qp::QueuePair;
 use crate::sign::unsigned;
 use crate::tables::Destroy;
 

@@ -14,7 +14,7 @@ use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, Limits, Location};
 use crate::kernel::node::{Node, OpenError};
-use crate::kernel::queue_pair::QueuePair;
+use crate::kernel::qp::QueuePair;
 use crate::kernel::transport::Transports;
 use crate::scope::scoped;
 use crate::tables::Tables;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cmid_proto::{CmEvent, ConnParam, DeviceLayer as _, Ece, Errno, Error, IdKey, Outcome, PortSpace};
 
 use crate::kernel::abi::QpAttr;
-use crate::kernel::queue_pair::{Group, QueuePair};
+use crate::kernel::qp::{Group, QueuePair};
 
 #[path = "../../tests/kernel_failures/scripted.rs"]
 #[allow(dead_code, reason = "for three tests")]

@@ -10,7 +10,7 @@ use crate::kernel::calls::Id;
 use crate::kernel::device::KernelCm;
 use crate::kernel::events::Reported;
 use crate::kernel::membership::Membership;
-use crate::kernel::queue_pair::Group;
+use crate::kernel::qp::Group;
 
 /// The uid of the memberships of an id. No key has generation 0, so it differs from the uids of ids.
 fn uid_of_memberships(id: IdKey) -> u64 {

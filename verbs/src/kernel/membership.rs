@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use cmid_proto::GroupKey;
 
-use crate::kernel::queue_pair::Group;
+use crate::kernel::qp::Group;
 
 /// One multicast group that an id is in.
 pub(crate) struct Membership {

@@ -23,7 +23,6 @@ mod location;
 mod membership;
 mod node;
 mod qp;
-mod queue_pair;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod removed_tests;
 #[cfg(feature = "scripted-kernel")]
@@ -37,6 +36,6 @@ pub use device::{KernelCm, KernelHandle};
 pub(crate) use location::{Depths, Location, NO_INDEX};
 pub(crate) use node::Node;
 pub use node::OpenError;
-pub(crate) use queue_pair::{Group, QueuePair};
+pub(crate) use qp::{Group, QueuePair};
 #[cfg(feature = "scripted-kernel")]
 pub use script::with_kernel;
