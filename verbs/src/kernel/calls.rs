@@ -8,8 +8,8 @@ use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, IdKey, Outcome, Po
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{self, in6, storage};
 use crate::kernel::channel::{ChannelFd, Scratch};
+use crate::kernel::group::Membership;
 use crate::kernel::location::{Depths, DeviceBinding, Limits, Location};
-use crate::kernel::membership::Membership;
 use crate::kernel::qp::QueuePair;
 use crate::sign::unsigned;
 use crate::tables::Destroy;

@@ -16,11 +16,10 @@ mod events;
 mod failing_tests;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod for_tests;
-mod group_events;
+mod group;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod group_tests;
 mod location;
-mod membership;
 mod node;
 mod qp;
 #[cfg(all(test, feature = "scripted-kernel"))]

@@ -14,9 +14,17 @@ use crate::errno;
 use crate::ffi::{self, rdma_cm_join_mc_attr_ex, rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags};
 use crate::kernel::{Group, QueuePair as _};
 use crate::librdmacm::id::{Id, as_context};
-use crate::librdmacm::membership::Membership;
 use crate::sockaddr::CAddr;
 use crate::tables::Destroy as _;
+
+/// One membership of an id.
+pub(crate) struct Membership {
+    pub(crate) key: GroupKey,
+    pub(crate) addr: SocketAddr,
+    pub(crate) send_only: bool,
+    /// The group that librdmacm attached the id's QP to when it read MULTICAST_JOIN.
+    pub(crate) attached: Option<Group>,
+}
 
 impl Id {
     /// `rdma_join_multicast_ex`. The events of the membership contain the key.

@@ -11,7 +11,7 @@ use crate::errno;
 use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
 use crate::kernel::QueuePair as _;
 use crate::librdmacm::channel::Channel;
-use crate::librdmacm::membership::Membership;
+use crate::librdmacm::group::Membership;
 use crate::process::Process;
 use crate::sockaddr;
 use crate::tables::Destroy;

@@ -9,7 +9,6 @@ mod event;
 mod fetch;
 mod group;
 mod id;
-mod membership;
 
 pub(crate) use channel::{Channel, set_nonblocking};
 pub(crate) use device::{Handle, Rdmacm};
