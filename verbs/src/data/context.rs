@@ -11,7 +11,7 @@ use cmid_proto::Errno;
 use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
-use crate::data::device_list::DeviceList;
+use crate::data::devices::DeviceList;
 use crate::ffi::{self, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_transport_type};
 use crate::kernel::Location;
 use crate::librdmacm::Channel;

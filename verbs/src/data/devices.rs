@@ -1,6 +1,8 @@
-//! The RDMA devices of the ids of the kernel's connection manager.
+//! The list of devices of libibverbs, and the RDMA devices of the ids of the kernel's connection manager.
 
 use core::ffi::c_char;
+use core::ptr::NonNull;
+use core::slice;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,9 +15,9 @@ use parking_lot::Mutex;
 
 use crate::data::Context;
 use crate::data::device_attrs::in_u8;
-use crate::data::device_list::DeviceList;
 use crate::ffi::{self, ibv_device};
 use crate::kernel::{Depths, Location, NO_INDEX};
+use crate::{descriptors, errno};
 
 /// The open devices. All objects on a device share its context. A device is closed after its last object.
 #[derive(Clone, Default)]
@@ -155,4 +157,40 @@ fn is_at(device: *mut ibv_device, location: Location) -> bool {
 fn limits(context: &Context) -> Result<Depths, Errno> {
     let attr = context.query()?;
     Ok(Depths { responder_resources: in_u8(attr.max_qp_rd_atom), initiator_depth: in_u8(attr.max_qp_init_rd_atom) })
+}
+
+/// The devices of this machine (ibv_get_device_list(3)); dropping it frees them, except those that are open.
+pub(crate) struct DeviceList {
+    first: NonNull<*mut ibv_device>,
+    len: usize,
+}
+
+impl DeviceList {
+    /// Lists the devices. The first list that has a device loads the providers of libibverbs, once in the life of the
+    /// process: a provider that cannot be loaded then is missing for ever.
+    ///
+    /// # Errors
+    /// `EMFILE` and `ENFILE` if there are too few descriptors, before libibverbs is called; the errno of
+    /// ibv_get_device_list: `ENOSYS` without the kernel module `ib_uverbs`, `ENOMEM`.
+    pub(crate) fn read() -> Result<Self, Errno> {
+        descriptors::available(descriptors::LIST)?;
+        let mut len = 0;
+        // SAFETY: the number has a place.
+        let first = errno::of_new(|| unsafe { ffi::ibv_get_device_list(&raw mut len) })
+            .map_err(|errno| descriptors::cause(errno, descriptors::LIST))?;
+        Ok(DeviceList { first, len: usize::try_from(len).unwrap_or(0) })
+    }
+
+    /// Each device is valid as long as the list.
+    pub(crate) fn devices(&self) -> &[*mut ibv_device] {
+        // SAFETY: libibverbs has written `len` pointers there, and nothing writes to them until the drop.
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        // SAFETY: from ibv_get_device_list, and freed only here. An open device stays open after this.
+        unsafe { ffi::ibv_free_device_list(self.first.as_ptr()) };
+    }
 }

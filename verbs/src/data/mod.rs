@@ -20,7 +20,6 @@ mod create_qp;
 mod create_reasons;
 mod datagram_limit;
 mod device_attrs;
-mod device_list;
 mod devices;
 mod late_writers;
 mod mr;
