@@ -10,7 +10,7 @@ use cmid_proto::datapath::Caps;
 use parking_lot::Mutex;
 
 use crate::accounting::work_queue::Reservation;
-use crate::data::datagram_limit::DatagramLimit;
+use crate::data::post_checks::DatagramLimit;
 use crate::data::qp_attrs::Chosen;
 use crate::data::srq::SrqUse;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};

@@ -18,7 +18,6 @@ mod context;
 mod cq;
 mod create_qp;
 mod create_reasons;
-mod datagram_limit;
 mod device_attrs;
 mod devices;
 mod late_writers;
