@@ -8,14 +8,14 @@ use cmid_proto::memory::{
     MemoryRefused, MemoryRequest, MemoryStep, MemoryTarget, MrState, Policy, RegisterCause, Reply, Returned, Traffic,
     Valid, Way,
 };
-use cmid_proto::{Errno, ErrorWith};
+use cmid_proto::{Errno, ErrorWith, datapath};
 use rustix::process::{Resource, getrlimit};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::data::buffer::Pinned;
 use crate::data::parked::TryEnd;
 use crate::data::pd::{PdInner, PdUse};
-use crate::data::{Access, Buffer, Change, Pd, Reregistered};
+use crate::data::{Access, Buffer, Pd};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
 use crate::sign::signed;
@@ -33,6 +33,12 @@ static_assertions::const_assert!(
 );
 static_assertions::const_assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0);
 static_assertions::const_assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
+
+/// What a re-registration changes: memory, PD, rights.
+pub type Change = memory::Change<Pd, Buffer>;
+
+/// The result of a re-registration, with the buffers of this crate.
+pub type Reregistered = datapath::Reregistered<Buffer>;
 
 /// The rights that let a device write to the memory.
 const WRITES: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
