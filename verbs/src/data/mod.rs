@@ -33,7 +33,6 @@ mod post;
 mod post_checks;
 mod post_list;
 mod poster;
-mod protection_domain;
 mod provider;
 mod qp;
 mod qp_attrs;
