@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Transport};
 
-use crate::kernel::abi::QpAttr;
-use crate::kernel::abi::offset;
+use crate::kernel::abi::{QpAttr, offset};
 use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, Limits, Location};
