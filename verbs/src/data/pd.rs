@@ -28,8 +28,7 @@ use crate::{errno, raw};
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// A PD. [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc) deallocates it, or else the
-/// drop of its last handle or user.
+/// A PD. [`ProtectionDomain::dealloc`] deallocates it, or else the drop of its last handle or user.
 pub(crate) struct PdInner {
     /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,
