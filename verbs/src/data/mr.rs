@@ -61,8 +61,7 @@ use crate::raw;
 /// 2. *Not freed too early.* The memory is freed or returned when no work request in flight names it (in_flight.rs),
 ///    and the device no longer refers to it: `ibv_dereg_mr` has succeeded, or a re-registration has replaced the
 ///    memory. The kernel has then withdrawn the key or range and the pinned pages from the device. A peer that still
-///    uses the key gets an error completion. On soft-iWARP another call waits for what is being copied (late_writers.rs);
-///    an answer to a read may still be sent from there, which reads only (hazard P74).
+///    uses the key gets an error completion. On soft-iWARP another call waits for what peers write (late_writers.rs).
 /// 3. *Rights are checked here.* Memory without [`Access::LOCAL_WRITE`] cannot be the target of a receive or a read,
 ///    and a window cannot grant a right to write to it. A provider that copies does not check rights. A window keeps
 ///    its rights when the MR loses them, so the MR loses none while a window may be bound to it.
