@@ -14,7 +14,7 @@ use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, Limits, Location};
 use crate::kernel::node::{Node, OpenError};
 use crate::kernel::qp::QueuePair;
-use crate::kernel::transport::Transports;
+use crate::kernel::transport::{Seen, Transports};
 use crate::scope::scoped;
 use crate::tables::Tables;
 
@@ -233,8 +233,11 @@ impl Device for KernelCm {
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
         let id = self.tables.id_mut(id).ok()?;
-        let location = id.locate(&mut self.scratch).ok()??;
-        self.transports.at(location)
+        let seen = self.transports.at(id.locate(&mut self.scratch).ok()??)?;
+        match seen {
+            Seen::One(transport) => Some(transport),
+            Seen::Both => id.transport(&mut self.scratch.qp_attr),
+        }
     }
 
     /// The peer's options for enhanced connection establishment.

@@ -1,6 +1,6 @@
 //! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RawEvent, ReceivedParam, Transport};
+use cmid_proto::{ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RawEvent, ReceivedParam};
 
 use crate::contents::{Contents, contents};
 use crate::kernel::abi::offset;
@@ -93,7 +93,7 @@ impl Id {
     /// Whether its device has no path records, which librdmacm queries with ROUTE_RESOLVED on the others.
     fn is_on_iwarp(&self, transports: &Transports) -> bool {
         let DeviceBinding::At(location) = &self.binding else { return false };
-        transports.known(location) == Some(Transport::Iwarp)
+        transports.is_iwarp(location)
     }
 }
 
@@ -192,8 +192,9 @@ impl KernelCm {
         }
     }
 
-    /// Records that the device of an id is gone, if the kernel was queried for it.
-    fn note_removal(&self, id: IdKey) {
+    /// Records that the device of an id is gone.
+    fn note_removal(&mut self, id: IdKey) {
+        self.transports.removed();
         let Ok(id) = self.tables.id(id) else { return };
         id.qp.iter().for_each(|qp| qp.note_removal());
         if let DeviceBinding::At(location) = id.binding {

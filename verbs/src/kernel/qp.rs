@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cmid_proto::datapath::AhAttr;
-use cmid_proto::{Ece, Errno, Outcome};
+use cmid_proto::{Ece, Errno, Outcome, Transport};
 
 use crate::kernel::abi::{self, QpAttr};
 use crate::kernel::calls::Id;
@@ -66,9 +66,10 @@ impl Group {
 pub(crate) const INIT: u32 = 1;
 pub(crate) const RTR: u32 = 2;
 pub(crate) const RTS: u32 = 3;
-/// `IB_QP_STATE`, `IB_QP_ACCESS_FLAGS` and `IB_QP_SQ_PSN` of `enum ib_qp_attr_mask`.
+/// `IB_QP_STATE`, `IB_QP_ACCESS_FLAGS`, `IB_QP_PKEY_INDEX` and `IB_QP_SQ_PSN` of `enum ib_qp_attr_mask`.
 pub(crate) const MASK_STATE: u32 = 1;
 pub(crate) const MASK_ACCESS_FLAGS: u32 = 1 << 3;
+const MASK_PKEY_INDEX: u32 = 1 << 4;
 pub(crate) const MASK_SQ_PSN: u32 = 1 << 16;
 
 /// The status of the errors that librdmacm makes itself.
@@ -142,6 +143,14 @@ impl Id {
         self.fd.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
         Ok(())
+    }
+
+    /// Asks the kernel for the transport of the id's device: on InfiniBand and RoCE the attributes for INIT have a P_Key index,
+    /// on iWARP they have none (`rdma_init_qp_attr`). `None` once the connection has ended, when the kernel refuses.
+    pub(super) fn transport(&self, attr: &mut QpAttr) -> Option<Transport> {
+        self.qp_attr(INIT, attr).ok()?;
+        let has_pkey = attr.qp_attr_mask & MASK_PKEY_INDEX != 0;
+        Some(if has_pkey { Transport::InfiniBand } else { Transport::Iwarp })
     }
 
     /// Moves the QP from INIT to RTR to RTS on the passive side, with these numbers of RDMA reads and atomics.
