@@ -19,10 +19,10 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Returns the membership of an id in the group at an address.
+    /// Returns the membership of an id in the group at an address. The flow information of an IPv6 address is no part of it.
     #[must_use]
     pub fn group_at(&self, id: IdKey, addr: SocketAddr) -> Option<GroupKey> {
-        self.find_group(id, |group| group.addr == addr)
+        self.find_group(id, |group| without_flow_info(group.addr) == without_flow_info(addr))
     }
 
     fn find_group(&self, id: IdKey, is_it: impl Fn(&Group) -> bool) -> Option<GroupKey> {
@@ -222,4 +222,11 @@ impl Core {
         }
         self.arm(key);
     }
+}
+
+fn without_flow_info(mut addr: SocketAddr) -> SocketAddr {
+    if let SocketAddr::V6(v6) = &mut addr {
+        v6.set_flowinfo(0);
+    }
+    addr
 }

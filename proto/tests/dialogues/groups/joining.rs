@@ -1,5 +1,6 @@
 //! Joining a group: answers, refusals, deadlines.
 
+use std::net::{SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use cmid_proto::datapath::AhAttr;
@@ -59,6 +60,25 @@ fn what_cannot_be_joined_or_left_is_refused_with_a_reason() {
     let again = member(&mut fixture, channel, one, 1);
     assert_ne!(group, again, "the old key names nothing");
     fixture.refuses(one, leave(group), RefuseReason::NoSuchGroup(group));
+}
+
+#[test]
+fn flow_information_does_not_make_another_group() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = bound(&mut fixture, Some(channel));
+    let at = |flow_info, scope| SocketAddr::from(SocketAddrV6::new("ff02::7".parse().unwrap(), 7471, flow_info, scope));
+    let join = |addr| Request::Join { addr, send_only: false };
+    fixture.does(id, join(at(1, 2)));
+    let group = fixture.core.group_at(id, at(0, 2));
+    assert!(group.is_some());
+    fixture.refuses(id, join(at(3, 2)), RefuseReason::AlreadyMember(at(3, 2)));
+    // The device gets the address of the join.
+    fixture.submit(id, leave(group.unwrap())).unwrap();
+    let call = fixture.takes_call("leave_multicast");
+    assert_eq!(call, Call::Leave { id, group: group.unwrap(), addr: at(1, 2) });
+    assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
+    fixture.does(id, join(at(1, 2)));
+    fixture.does(id, join(at(1, 3)));
 }
 
 #[test]
