@@ -187,10 +187,11 @@ impl Core {
         });
     }
 
-    /// Removes the memberships of an id that is gone.
+    /// Removes the memberships of an id that is gone, and has no deadline and no undelivered events any more.
     pub(super) fn forget_groups(&mut self, key: IdKey) {
-        while let Some(group) = self.ids.get(key).and_then(|id| id.groups) {
-            self.forget_group(key, group);
+        let mut at = self.ids.get_mut(key).and_then(|id| id.groups.take());
+        while let Some(group) = at {
+            at = self.groups.remove(group).and_then(|gone| gone.next);
         }
     }
 
