@@ -138,6 +138,10 @@ impl Core {
     /// (`rdma_leave_multicast`).
     pub(super) fn left(&mut self, key: IdKey, group: GroupKey, by_event: bool, outcome: Outcome) -> Following<'static> {
         self.forget_group(key, group);
+        // librdmacm may have ended the id with it: the device then reports a removal that wakes no poller.
+        if let (Err(_), Some(on)) = (outcome, self.device_channel(key)) {
+            self.handle_readable(on);
+        }
         if by_event {
             self.made(Due::Leave(key, group));
             if let Some(channel) = self.channel(key) {

@@ -83,6 +83,17 @@ fn a_leave_that_fails_has_left() {
 }
 
 #[test]
+fn a_channel_is_read_after_a_leave_that_fails() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = bound(&mut fixture, Some(channel));
+    let [one, two] = [1, 2].map(|last| member(&mut fixture, channel, id, last));
+    fixture.does(id, leave(one));
+    assert_eq!(fixture.core.poll_readable(), None);
+    fixture.fails(id, leave(two), "leave_multicast", Errno::ENXIO);
+    assert_eq!(fixture.core.poll_readable(), Some(channel));
+}
+
+#[test]
 fn two_leaves_that_wait_go_one_after_the_other() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = bound(&mut fixture, Some(channel));
