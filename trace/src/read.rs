@@ -9,8 +9,17 @@ use serde_json::Value;
 
 use crate::line::{Begin, FORMAT, Header, Input, Line, VERSION};
 
-/// Maximum length of a line in bytes. The end line of a core with tens of thousands of ids is shorter.
+/// Maximum length of a line in bytes. The line of the end may be longer, because it names each id, channel and event.
 const LINE_MAX: u64 = 16 << 20;
+/// The bytes that the line of the end may have more for each of them. Most is private data, in hex.
+pub(crate) const OBJECT_MAX: u64 = 2 << 10;
+
+/// Maximum length of a line of a core with these limits.
+fn line_max(limits: &Limits) -> u64 {
+    let Limits { ids, channels, events, .. } = *limits;
+    // An id also has an event in synchronous mode; a channel may exceed the limit on events by one.
+    LINE_MAX + OBJECT_MAX * [ids, ids, channels, channels, events].map(u64::from).iter().sum::<u64>()
+}
 
 /// An error in a trace, or a difference between the trace and the core. Lines are counted from 1.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,14 +69,16 @@ impl Recording {
     /// # Errors
     /// At the first invalid line: garbled, of another format or version, or out of place. The first one may not be cut off.
     pub fn read(mut from: impl BufRead) -> Result<Self, Wrong> {
-        let (first, is_cut_off) = next_line(&mut from, 1)?.ok_or_else(|| Wrong::at(1, "the trace is empty"))?;
+        let (first, is_cut_off) =
+            next_line(&mut from, 1, LINE_MAX)?.ok_or_else(|| Wrong::at(1, "the trace is empty"))?;
         if is_cut_off {
             return Err(Wrong::at(1, "the line is cut off"));
         }
         let limits = limits(&first).map_err(|what| Wrong::at(1, what))?;
+        let max = line_max(&limits);
         let mut lines: Vec<Line<'_>> = Vec::new();
         for number in 2.. {
-            let Some((bytes, is_cut_off)) = next_line(&mut from, number)? else { break };
+            let Some((bytes, is_cut_off)) = next_line(&mut from, number, max)? else { break };
             if lines.last().is_some_and(|line| line.input == Input::End) {
                 return Err(Wrong::at(number, "a line after the end of the trace"));
             }
@@ -100,15 +111,15 @@ impl Recording {
 }
 
 /// The bytes of the next line, and whether the trace ends in it; `None` at the end.
-fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<(Vec<u8>, bool)>, Wrong> {
+fn next_line(from: &mut impl BufRead, number: usize, max: u64) -> Result<Option<(Vec<u8>, bool)>, Wrong> {
     let mut bytes = Vec::new();
-    let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes);
+    let read = from.by_ref().take(max).read_until(b'\n', &mut bytes);
     read.map_err(|error| Wrong::at(number, format!("the line cannot be read: {error}")))?;
     if bytes.is_empty() {
         return Ok(None);
     }
     let is_cut_off = bytes.last() != Some(&b'\n');
-    if is_cut_off && bytes.len() as u64 == LINE_MAX {
+    if is_cut_off && bytes.len() as u64 == max {
         return Err(Wrong::at(number, "the line is too long"));
     }
     if !is_cut_off {

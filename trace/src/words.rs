@@ -105,7 +105,32 @@ pub(crate) fn state(core: &Core, id: IdKey) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use cmid_proto::datapath::{AhAttr, GlobalRoute};
+    use cmid_proto::{ConnParam, Datagram, EventKind, GroupKey, PrivateData, RequestKind};
+
     use super::*;
+
+    #[test]
+    fn an_event_is_no_longer_than_a_line_permits() {
+        let id = IdKey::from_bits(u64::MAX).unwrap();
+        let grh =
+            GlobalRoute { dgid: [0xff; 16], flow_label: u32::MAX, sgid_index: 255, hop_limit: 255, traffic_class: 255 };
+        let path = AhAttr { dlid: u16::MAX, sl: 255, port_num: 255, grh: Some(grh), ..AhAttr::default() };
+        let it = Event {
+            id,
+            listener: Some(id),
+            kind: EventKind::DeadlinePassed(RequestKind::ResolveRoute),
+            status: i32::MIN,
+            param: ReceivedParam(ConnParam { qp_num: u32::MAX, ..ConnParam::default() }),
+            datagram: Some(Datagram { qp_num: u32::MAX, qkey: u32::MAX, path }),
+            group: GroupKey::from_bits(u64::MAX),
+            private_data: PrivateData::copy_of(&[0xff; PrivateData::MAX]),
+            ack_token: None,
+        };
+        let text = event(&it, hex);
+        // Its token and its channel are to be named too.
+        assert!(text.len() + 200 < crate::read::OBJECT_MAX as usize, "{} bytes: {text}", text.len());
+    }
 
     #[test]
     fn only_what_is_printable_is_text() {

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::io::{self, BufReader, Read as _};
+
 use cmid_trace::{Recording, Wrong, replay};
 use common::{KERNEL, SIM, texts};
 use proptest::prelude::*;
@@ -22,6 +24,20 @@ fn wrong(text: &[u8]) -> String {
 
 fn after_begin(lines: &str) -> String {
     wrong(format!("{BEGIN}\n{lines}").as_bytes())
+}
+
+/// Reads a recording with this limit on ids, whose last line is as long.
+fn with_long_end(ids: u32, len: u64) -> Result<Recording, Wrong> {
+    let begin = BEGIN.replace("\"ids\":4", &format!("\"ids\":{ids}")) + "\n{\"in\":\"end\",\"out\":\"";
+    let text = begin.as_bytes().chain(io::repeat(b'-').take(len)).chain(&b"\"}\n"[..]);
+    Recording::read(BufReader::new(text))
+}
+
+#[test]
+fn the_line_of_the_end_is_as_long_as_the_limits_permit() {
+    let len = 17 << 20;
+    assert!(with_long_end(1 << 20, len).unwrap().is_whole());
+    assert_eq!(with_long_end(4, len).unwrap_err().to_string(), "line 2: the line is too long");
 }
 
 #[test]
