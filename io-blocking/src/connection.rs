@@ -257,7 +257,8 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
         }
     }
 
-    /// The least deadline from this one on with which a request is made: the peer is told also if no time is left to wait.
+    /// This deadline, or if it has passed the next nanosecond: a request with a passed deadline is refused, and the peer is to be
+    /// told.
     fn not_passed(&mut self, deadline: Time) -> Time {
         deadline.max(self.driver.drive().now().after(Duration::from_nanos(1)))
     }

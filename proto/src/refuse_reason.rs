@@ -18,7 +18,8 @@ pub enum RefuseReason {
     /// librdmacm would follow a null pointer.
     #[error("the id is not bound to a device")]
     NoDevice,
-    /// `rdma_disconnect` would return 0 and send nothing; it would move a QP of the id to its error state.
+    /// `rdma_disconnect` would return 0 and send nothing; it would move a QP of the id to its error state. On iWARP it would block
+    /// while the answer to a connect is awaited, also after the deadline of that.
     #[error("there is no connection to end")]
     NotConnected,
     /// A later destroy would block in the kernel for about 70 seconds (`cm_send_rej_locked`).

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::line::{Begin, FORMAT, Header, Input, Line, VERSION};
 
-/// Maximum length of a line in bytes. The line of the end may be longer, because it names each id, channel and event.
+/// Maximum length of the first line in bytes. Those behind it may be longer: the line of the end names each id, channel and event.
 const LINE_MAX: u64 = 16 << 20;
 /// The bytes that the line of the end may have more for each of them. Most is private data, in hex.
 pub(crate) const OBJECT_MAX: u64 = 2 << 10;

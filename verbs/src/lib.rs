@@ -185,7 +185,8 @@ pub use cmid_proto as proto;
 pub use cmid_proto::datapath::{
     self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionChannel,
     CompletionQueue, CreateError, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState,
-    QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, SharedReceiveQueue, SrqCaps, To, WcFlags, WcOpcode, WcStatus,
+    QueuePair, RdmaDevice, Remote, SendFlags, SendOp, SendWr, Sge, SharedReceiveQueue, SrqCaps, To, WcFlags, WcOpcode,
+    WcStatus,
 };
 pub use cmid_proto::memory::{
     self, Access, Changes, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way,

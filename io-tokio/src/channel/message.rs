@@ -11,8 +11,8 @@ use super::wakers::Wakers;
 /// A received message, in the registered memory that the device has written it to, a large one in its own. It derefs to its
 /// bytes.
 ///
-/// Its drop lets the peer send another message: a program that keeps more messages than [`window`] permits, four less than
-/// it, may receive no more. It may be dropped on another thread, and after its channel.
+/// Its drop lets the peer send another message: a program that keeps more than [`window`] - 4 of them may receive no more.
+/// It may be dropped on another thread, and after its channel.
 ///
 /// [`window`]: cmid_proto::messages::MessagesConfig::window
 pub struct Message<P: Piece> {

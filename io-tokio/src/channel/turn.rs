@@ -196,7 +196,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             len += slice.len();
         }
         let send = SendWr::send(work as u64, block.part(0..len));
-        // Nothing is sent after the goodbye. On iWARP there is no last request.
+        // Nothing is sent after the goodbye. On iWARP a completion brings back no other blocks, and none is marked.
         let always = self.is_iwarp || self.has_finished();
         self.signaled.post(&mut self.qp, send, always).map_err(|unposted| unposted.error)?;
         Ok(())

@@ -52,6 +52,10 @@ fn who_waits_for_a_descriptor_is_accepted_without_another_one_that_connects() {
             clients.handle(event);
         }
     }
+    for stream in &mut waiting {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        stream.read_exact(&mut [0]).expect_err("there is no descriptor for it");
+    }
     drop(others);
     setrlimit(Resource::Nofile, before).expect("the limit of before");
 

@@ -142,8 +142,7 @@ pub trait CompletionQueue: Send {
     fn resize(&mut self, depth: u32) -> Result<(), CreateError>;
 
     /// Whether every work request of its queues has ended, and its completion was polled. Receives of shared receive
-    /// queues do not count. An unsignaled request ends as in [`CompletionQueue::poll`]: with the completion of a later
-    /// one.
+    /// queues do not count. An unsignaled request ends as [`SendWr`](super::SendWr) says.
     ///
     /// After a disconnect it tells whether the device has flushed all work requests. It may never become true, if an
     /// unsignaled request has succeeded and no other has followed, and for a receive that is posted after the end on a

@@ -113,7 +113,7 @@ pub trait DataPath: Pollable + Send {
     fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, CreateError>;
 
     /// Creates a QP with the CQs of its sends and receives: [`DataPath::create_qp`], or with an SRQ
-    /// [`DataPath::create_qp_with_srq`], which sets the receive capacities to 0.
+    /// [`DataPath::create_qp_with_srq`], which sets the receive capacities to 0: the caller of this method is to do so.
     ///
     /// # Errors
     /// Those of the two.

@@ -30,8 +30,8 @@ const BATCH: usize = 16;
 ///
 /// An unsignaled request that has succeeded ends with the completion of a later one. So where requests of the send queue are
 /// left and the CQs are empty, it posts a send without bytes (`ib_drain_sq` of the kernel does so too), which is flushed
-/// behind them. This needs room for one request in the send queue. It does not help a datagram QP, which has no peer, nor on
-/// soft-iWARP, which flushes nothing that is posted after the end: there the last request has to be a signaled one.
+/// behind them. This needs room for one request in the send queue. It does not help a datagram QP, which has no peer. On iWARP
+/// each request ends with its own completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     deadline: Time,

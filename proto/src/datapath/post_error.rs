@@ -126,7 +126,7 @@ pub enum PostReason {
         /// The capacity that was requested.
         max: u32,
     },
-    /// Immediate data or an atomic operation on iWARP.
+    /// Immediate data, an atomic operation or an empty read on iWARP.
     #[error("{0} has no such operation")]
     NotOfTransport(Transport),
     /// A datagram, on a connected QP.

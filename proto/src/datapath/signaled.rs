@@ -7,7 +7,7 @@ use super::{Parts, QueuePair, SendFlags, SendWr, Unposted};
 /// A request of the send queue keeps its slot and its blocks until a completion of the queue passes it, and an unsignaled one that
 /// succeeds has none. So the queue, and the pool of the blocks, need room for at least as many sends as the number, and for twice
 /// as many if the program is not to wait for the completion. The last send before a wait for all of them is to be signaled; on
-/// soft-iWARP each one, which flushes nothing that is posted after the end ([`Drain`](super::Drain)).
+/// iWARP each one, because a completion there ends no other request.
 ///
 /// ```
 /// # use cmid_proto::datapath::{Block, QueuePair, SendWr, Signaled, Unposted};

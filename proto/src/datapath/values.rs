@@ -24,7 +24,8 @@ pub struct Caps {
     /// The maximum number of [`Sge`](super::Sge)s of a receive.
     pub max_recv_sge: u32,
     /// The maximum length of inline data, in bytes. Shorter sends and writes are copied into the work request: the
-    /// device does not read the memory, and the request does not pin it.
+    /// device does not read the memory, and the request does not pin it. A provider may copy less, which
+    /// [`QueuePair::caps`](super::QueuePair::caps) tells, and on iWARP no send with invalidate.
     pub max_inline: u32,
 }
 

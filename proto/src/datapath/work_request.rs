@@ -129,7 +129,8 @@ bitflags::bitflags! {
 ///
 /// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled request
 /// has a completion only if it fails. It occupies its queue and pins its memory until the completion of a later request
-/// of the same queue is polled. A queue that is full of unsignaled requests stays full.
+/// of the same queue is polled; on iWARP until its own, which the poll drops. A queue that is full of unsignaled requests
+/// stays full, but on iWARP.
 #[doc(alias = "ibv_send_wr")]
 #[derive(Debug)]
 #[must_use]

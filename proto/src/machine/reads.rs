@@ -30,11 +30,11 @@ impl Core {
         }
     }
 
-    /// Returns the next channel to read: one that was reported by [`handle_readable`](Core::handle_readable), or the
-    /// new channel of a migrated id. The kernel moves pending events to that channel without waking its poller
-    /// (`ucma_migrate_id`). The id of a request that is not accepted has no pending events (`ucma_event_handler`), so
-    /// its new channel is not read. Also the channel of an id whose leave of a group has failed, because librdmacm then may
-    /// have ended the id, and nothing wakes its poller. Private channels come first.
+    /// Returns the next channel to read: one that was reported by [`handle_readable`](Core::handle_readable), the channel of
+    /// an id whose leave of a group has failed, or the new channel of a migrated id. The kernel moves pending events to that
+    /// channel without waking its poller (`ucma_migrate_id`); librdmacm may have ended the id of the leave, which wakes no
+    /// poller either. The id of a request that is not accepted has no pending events (`ucma_event_handler`), so its new
+    /// channel is not read. Private channels come first.
     pub fn poll_readable(&mut self) -> Option<ChannelKey> {
         let key = self.next_private().or_else(|| self.readable.front().copied())?;
         self.unmark(key);

@@ -23,8 +23,8 @@ pub struct MessagesConfig {
     pub packet: u32,
     /// This side sends at least one packet in this time, in whole milliseconds, at least 1.
     pub keep_alive: Duration,
-    /// A peer that sends nothing for so long is dead. At least twice the `keep_alive` of the peer; also of this side, if its program
-    /// holds all `window` - 2 receives that messages take: then the peer has a sign of life for each packet of this side only.
+    /// A peer that sends nothing for so long is dead. At least twice the `keep_alive` of the peer. If the program holds all
+    /// `window` - 2 receives that messages take, at least twice its own, too: the peer then may answer packets of this side only.
     pub silence: Duration,
 }
 

@@ -224,7 +224,7 @@ impl Pair {
     /// What a post of sends checks them by.
     fn send_queue(&self) -> Queue {
         let Caps { max_send_sge: max_sge, max_send_wr: max, .. } = self.caps;
-        // The device has an attribute of 0 in a QP that never was in RTS.
+        // `max_rd_atomic` is 0 until RTS.
         let never = self.order == Order::OfPosts && self.state == PairState::Err && self.reads_at_once.is_none();
         let is_unanswered = self.reads_at_once == Some(0) || never;
         Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered }

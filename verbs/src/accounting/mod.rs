@@ -1,5 +1,5 @@
 //! The accounting of the work requests in flight, which pin the memory that they name: in_flight.rs describes it. It
-//! makes no calls.
+//! makes no calls. `tests/model` compiles it too, so it uses nothing of this crate but itself.
 
 pub(crate) mod cq_slots;
 pub(crate) mod in_flight;

@@ -93,7 +93,7 @@ pub(crate) trait Poller {
             let is_empty = filled.is_empty();
             dropped += filled.len();
             kept = slot_cache.retire(provider.cq_slots(), filled, kept);
-            // There may be more if all of them were of QPs that are gone.
+            // There may be more if all of them were dropped.
             let empty = is_empty && (completions.is_empty() || slot_cache.refresh(provider.cq_slots()));
             if kept > 0 || empty {
                 return Ok(kept);

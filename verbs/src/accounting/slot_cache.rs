@@ -38,8 +38,8 @@ impl SlotCache {
     }
 
     /// Retires the completions after the first `kept`, and restores their `wr_id`s, and the opcode of failed ones,
-    /// which providers do not set. Drops the completions of destroyed queues and of withdrawn requests. Returns the
-    /// number of completions that are left, including the first `kept`.
+    /// which providers do not set. Drops the completions of destroyed queues, of withdrawn requests, and of
+    /// unsignaled ones that have succeeded (iWARP). Returns the number of completions that are left, including the first `kept`.
     pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
 use crate::data::devices::DeviceList;
+use crate::data::vendor::Vendor;
 use crate::ffi::{self, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_transport_type};
 use crate::kernel::Location;
 use crate::librdmacm::Channel;
@@ -194,6 +195,10 @@ impl Context {
             errno::of_call(|| ffi::ibv_query_device(self.as_ptr(), attr.as_mut_ptr()))?;
             Ok(attr.assume_init())
         }
+    }
+
+    pub(super) fn vendor(&self) -> Result<Vendor, Errno> {
+        Ok(Vendor(self.query()?.vendor_id))
     }
 
     /// Returns its extended properties, as far as the provider has filled them: zeros otherwise (ibv_query_device_ex(3)).

@@ -112,9 +112,9 @@ impl QpInner {
         attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
         let is_iwarp = init.pd.context().is_iwarp();
-        // The other calls need not check the number of ranges, nor what iWARP does otherwise.
-        let provider = pd.inner().provider();
-        let is_classic = caps.max_send_sge != 1 || is_iwarp || !provider.has_extended_calls();
+        // The other calls need not check the number of ranges, nor what iWARP and providers do otherwise.
+        let vendor = pd.inner().vendor();
+        let is_classic = caps.max_send_sge != 1 || is_iwarp || !vendor.has_extended_calls();
         let post_calls = if is_classic { PostCalls::Classic } else { init.post_calls };
         let (raw, made_by) = attempt(post_calls, |calls| {
             attr.cap = ibv_qp_cap {
@@ -133,7 +133,7 @@ impl QpInner {
         let srq = srq.map(|srq| srq.of(unsafe { raw.as_ref() }.qp_num));
         pd.inner().late_writers().into_iter().for_each(|qps| qps.add(raw));
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
-        let max_inline = if provider.copies_inline() { max_inline_data } else { 0 };
+        let max_inline = if vendor.copies_inline() { max_inline_data } else { 0 };
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline };
         Ok(Arc::new(QpInner {
             raw,

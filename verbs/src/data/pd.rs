@@ -15,7 +15,7 @@ use crate::accounting::in_flight::{InFlightSet, PdWork};
 use crate::data::create_reasons::srq_error;
 use crate::data::late_writers::LateWriters;
 use crate::data::parked::{Parked, TryEnd};
-use crate::data::provider::Provider;
+use crate::data::vendor::Vendor;
 use crate::data::{Ah, Buffer, Context, Mr, Mw, Piece, Srq};
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::{errno, raw};
@@ -40,7 +40,7 @@ pub(crate) struct PdInner {
     parked: Parked<dyn TryEnd + Send>,
     /// The windows that may be bound to its MRs.
     bindings: Mutex<Bindings>,
-    provider: Provider,
+    vendor: Vendor,
     /// Its QPs, on soft-iWARP.
     late_writers: Option<LateWriters>,
     // Dropped after the PD.
@@ -58,25 +58,15 @@ unsafe impl Sync for PdInner {}
 
 impl Pd {
     pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
-        let provider = Provider(context.query()?.vendor_id);
-        let late_writers = provider.is_siw().then(LateWriters::default);
+        let vendor = context.vendor()?;
+        let late_writers = vendor.is_siw().then(LateWriters::default);
         let mut domain = Domain::alloc();
         // SAFETY: the context is open.
         let raw = errno::of_new(|| unsafe { ffi::ibv_alloc_pd(context.as_ptr()) })?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
         let bindings = Mutex::new(Bindings::new());
-        Ok(Pd(Arc::new(PdInner {
-            raw,
-            port_num,
-            domain,
-            in_flight,
-            parked,
-            bindings,
-            provider,
-            late_writers,
-            context,
-        })))
+        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, bindings, vendor, late_writers, context })))
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -101,8 +91,8 @@ impl PdInner {
         self.port_num
     }
 
-    pub(super) fn provider(&self) -> Provider {
-        self.provider
+    pub(super) fn vendor(&self) -> Vendor {
+        self.vendor
     }
 
     /// Returns its state machine.
@@ -218,7 +208,7 @@ impl memory::Pd for PdUse {
     }
 
     fn copies_late(&self) -> bool {
-        self.0.provider.is_rxe()
+        self.0.vendor.is_rxe()
     }
 }
 

@@ -41,7 +41,7 @@ impl Poster {
     pub(super) fn new(inner: Arc<QpInner>) -> Self {
         let in_flight = inner.pd.inner().in_flight();
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
-        // Less than requested if the provider has lowered it (`get_max_inline_data` of hns), or copies none.
+        // Less than requested if the provider has lowered it (`get_max_inline_data` of hns).
         let max_inline = inner.requested().max_inline.min(inner.caps.max_inline);
         let (wr_api, is_datagram) = (inner.wr_api, inner.is_datagram);
         let connected_api = wr_api.filter(|_| !is_datagram);

@@ -66,6 +66,7 @@ impl CqInner {
             return Ok(());
         }
         let resized = match c_int::try_from(entries) {
+            _ if !self.context().vendor()?.resizes() => Err(Errno::EOPNOTSUPP),
             // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
             Ok(entries) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), entries) }),
             Err(_) => Err(Errno::EINVAL),

@@ -7,6 +7,7 @@ use core::{ptr, slice};
 use cmid_proto::Errno;
 use cmid_proto::datapath::PostReason;
 
+use crate::data::ranges::EMPTY;
 use crate::errno;
 use crate::ffi::{c_int, ibv_recv_wr, ibv_send_wr, ibv_sge};
 
@@ -100,7 +101,7 @@ impl<W: Request> Staging<W> {
     pub(super) fn new(capacity: u32, max_sge: u32) -> Box<Self> {
         let (capacity, max_sge) = (capacity as usize, max_sge.max(1) as usize);
         let requests = repeat_with(|| W::ZERO).take(capacity).collect();
-        let sges = vec![ibv_sge { addr: 0, length: 0, lkey: 0 }; capacity.saturating_mul(max_sge)].into_boxed_slice();
+        let sges = vec![EMPTY; capacity.saturating_mul(max_sge)].into_boxed_slice();
         let mut staging = Box::new(Staging { requests, sges, max_sge, len: 0, last: None });
         let (first_request, first_sge) = (staging.requests.as_mut_ptr(), staging.sges.as_mut_ptr());
         for (at, request) in staging.requests.iter_mut().enumerate() {

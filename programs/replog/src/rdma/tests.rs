@@ -146,11 +146,14 @@ fn a_peer_that_sends_much_does_not_hold_a_turn() {
     });
     let sent = POLLS * AT_ONCE + 1;
     (0..sent).for_each(|_| pair.links[LEADER].send(REPLICA, Message::Granted { term: 1, last: 0 }));
-    // All have arrived.
+    // Nearly always all arrive meanwhile.
     std::thread::sleep(Duration::from_millis(200));
-    let turns: Vec<_> =
-        (0..100).map(|_| pair.turn(REPLICA).expect("a turn").len()).take_while(|&len| len > 0).collect();
-    assert_eq!((turns.iter().max(), turns.iter().sum::<usize>()), (Some(&(POLLS * AT_ONCE)), sent));
+    let mut left = sent;
+    while left > 0 {
+        let taken = pair.turn(REPLICA).expect("a turn").len();
+        assert!(taken <= POLLS * AT_ONCE, "{taken} in a turn");
+        left -= taken;
+    }
 }
 
 /// The write is reported also if the connection ends before a grant.

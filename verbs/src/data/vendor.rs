@@ -1,8 +1,8 @@
 //! What the providers of some devices do otherwise.
 
-/// The provider of a device, by the vendor of the device (`vendor_id` of ibv_query_device(3)).
+/// The vendor of a device (`vendor_id` of ibv_query_device(3)), which tells the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Provider(pub(crate) u32);
+pub(super) struct Vendor(pub(super) u32);
 
 /// `RXE_VENDOR_ID` and `SIW_VENDOR_ID` of the kernel.
 const RXE: u32 = 0xff_ffff;
@@ -13,7 +13,7 @@ const CHELSIO: u32 = 0x1425;
 const EMULEX: u32 = 0x10df;
 const MICROSOFT: u32 = 0x1414;
 
-impl Provider {
+impl Vendor {
     pub(super) const fn is_rxe(self) -> bool {
         self.0 == RXE
     }
@@ -22,10 +22,15 @@ impl Provider {
         self.0 == SIW
     }
 
-    /// Whether its calls of ibv_wr_post(3) can be used. At the end of the ring those of libbnxt_re write the second request
+    /// Whether the calls of ibv_wr_post(3) can be used. At the end of the ring those of libbnxt_re write the second request
     /// of a batch behind their array, and of a batch they write the header of the last request only
     /// (`bnxt_re_get_wr_swqe`, `bnxt_re_send_wr_complete`).
     pub(super) const fn has_extended_calls(self) -> bool {
+        self.0 != BROADCOM
+    }
+
+    /// Whether a CQ can be resized. If the kernel refuses, libbnxt_re frees the queue that is in use (`bnxt_re_resize_cq`).
+    pub(super) const fn resizes(self) -> bool {
         self.0 != BROADCOM
     }
 
@@ -42,10 +47,10 @@ mod tests {
 
     #[test]
     fn what_providers_do_wrong_is_not_used() {
-        let mellanox = Provider(0x02c9);
-        let of = |provider: Provider| (provider.has_extended_calls(), provider.copies_inline());
-        assert_eq!([Provider(RXE), Provider(SIW), mellanox].map(of), [(true, true); 3]);
-        assert_eq!(of(Provider(BROADCOM)), (false, true));
-        assert_eq!([CHELSIO, EMULEX, MICROSOFT].map(Provider).map(of), [(true, false); 3]);
+        let mellanox = Vendor(0x02c9);
+        let of = |vendor: Vendor| (vendor.has_extended_calls() && vendor.resizes(), vendor.copies_inline());
+        assert_eq!([Vendor(RXE), Vendor(SIW), mellanox].map(of), [(true, true); 3]);
+        assert_eq!(of(Vendor(BROADCOM)), (false, true));
+        assert_eq!([CHELSIO, EMULEX, MICROSOFT].map(Vendor).map(of), [(true, false); 3]);
     }
 }
