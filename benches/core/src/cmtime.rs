@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::results::{Row, Section, Target};
 
-/// The file of the output of the runs in the VM (`benches/connections/compare.sh`).
+/// The file of the output of the runs in the VM (`tests/kernel/scripts/cmtime.sh`).
 const RUNS: &str = "cmtime.txt";
 /// The phases that both programs have, in their order.
 const PHASES: [&str; 7] =
