@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use cmid_check::{Outcome, Report};
+use cmid_check::{Figures, Outcome, Report};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cmid-check")).args(arguments).output().expect("the program starts")
@@ -30,6 +30,16 @@ fn every_behaviour_passes_or_is_not_supported() {
     let figures = &device.figures;
     assert!([figures.ping_us, figures.post_ns, figures.poll_ns, figures.connections_per_s].iter().all(Option::is_some));
     assert_eq!(report.host.kernel, text(&Command::new("uname").arg("-r").output().expect("uname").stdout).trim());
+}
+
+/// Parsed by its fast way, serde_json's floats differ by the last bit, and 250.05 is then another text.
+#[test]
+fn figures_are_read_as_they_were_written() {
+    for nanoseconds in 0..100_000_u32 {
+        let figures = Figures { ping_us: Some(f64::from(nanoseconds) / 1e9 * 1e6), ..Figures::default() };
+        let json = serde_json::to_string(&figures).expect("JSON");
+        assert_eq!(serde_json::from_str::<Figures>(&json).expect("figures"), figures, "{json}");
+    }
 }
 
 /// The report of a bug has the versions where nothing works.
