@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::datapath::{Attaching, DataPath, ProtectionDomain, QpState, QueuePair};
+use cmid_proto::datapath::{Attaching, DataPath, ProtectionDomain, QpState, QueuePair, SrqCaps};
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 use cmid_verbs::{Access, Backend};
 
@@ -112,12 +112,16 @@ pub(crate) fn raw() {
     assert_eq!(client.device.qp_attr(c.id, QpState::ERR).map(drop), Err(Errno::EINVAL));
     assert_eq!(client.device.qp_attr(id_key(99, 1), QpState::INIT).map(drop), Err(Errno::ENOENT));
     let memory = c.pd.register(vec![0; 16], Access::LOCAL_WRITE).expect("register");
-    // SAFETY: nothing is done with the pointers but to look at their presence, and at two fields of a QP that is alive.
+    let srq = c.pd.create_srq(SrqCaps { max_wr: 4, max_sge: 1 }).expect("create_srq");
+    // SAFETY: nothing is done with the pointers but to look at their presence, and at fields of a QP and an SRQ that are alive.
     unsafe {
         assert!(memory.raw_mr().is_some());
         let qp: *mut rdma_sys::ibv_qp = c.qp.raw_qp().as_ptr().cast();
         assert_eq!((*qp).qp_num, c.qp.num());
         assert_eq!((*qp).send_cq, c.cq.raw_cq().as_ptr().cast());
+        assert_eq!((*qp).pd, c.pd.raw_pd().as_ptr().cast());
+        let srq: *mut rdma_sys::ibv_srq = srq.raw_srq().as_ptr().cast();
+        assert_eq!((*srq).pd, (*qp).pd);
         let has_id = client.device.raw_id(c.id).map(drop);
         assert_eq!(has_id, if backend() == Backend::Kernel { Err(Errno::ENOSYS) } else { Ok(()) });
     }
