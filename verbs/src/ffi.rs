@@ -14,6 +14,7 @@ use core::ptr::NonNull;
 use crate::descriptors;
 use crate::errno;
 use crate::kernel::OpenError;
+use crate::macros;
 
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
@@ -70,12 +71,26 @@ fn not_loaded(reason: String) -> OpenError {
     descriptors::available(descriptors::LIST).map_or_else(OpenError::Failed, |()| OpenError::NoLibrary(reason))
 }
 
-/// The properties of a port, as the library fills them: in the function that is called, the fields of the bindings. More room
-/// than any version of the structure needs, which grows at its end.
+/// Room for a result whose structure grows at its end. A library may fill all fields that it knows, more than the bindings have:
+/// so does the function `ibv_query_port`, and so do libmlx5 and libmlx4 before rdma-core 33, whatever size
+/// `ibv_query_device_ex` is given (`mlx5_query_device_ex`).
 #[repr(C)]
-pub(crate) struct PortAttrRoom {
-    pub(crate) attr: ibv_port_attr,
-    _more: [u64; 32],
+struct Room<T> {
+    value: T,
+    _more: [u8; macros::ROOM],
+}
+
+impl<T> Room<T> {
+    /// Returns what a call has filled.
+    ///
+    /// # Safety
+    /// Zeros are a value of the type, and so is what the call leaves.
+    unsafe fn filled(call: impl FnOnce(*mut T) -> c_int) -> Result<T, cmid_proto::Errno> {
+        let mut room = core::mem::MaybeUninit::<Self>::zeroed();
+        errno::of_call(|| call(room.as_mut_ptr().cast()))?;
+        // SAFETY: as the caller promises; the rest is integers.
+        Ok(unsafe { room.assume_init() }.value)
+    }
 }
 
 /// The function `ibv_query_port` of the library, and not the macro of verbs.h, which would call the provider itself.
@@ -85,13 +100,9 @@ pub(crate) struct PortAttrRoom {
 ///
 /// # Safety
 /// The context is open.
-pub(crate) unsafe fn query_port(context: *mut ibv_context, port: u8) -> Result<PortAttrRoom, cmid_proto::Errno> {
-    let mut room = core::mem::MaybeUninit::<PortAttrRoom>::zeroed();
-    // SAFETY: the context is open, and the result has room. It is zeroed, which is a value of its integers.
-    unsafe {
-        errno::of_call(|| bindings::ibv_query_port(context, port, room.as_mut_ptr().cast()))?;
-        Ok(room.assume_init())
-    }
+pub(crate) unsafe fn query_port(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, cmid_proto::Errno> {
+    // SAFETY: the context is open, and the result has room. It consists of integers.
+    unsafe { Room::filled(|attr: *mut ibv_port_attr| bindings::ibv_query_port(context, port, attr.cast())) }
 }
 
 /// The inline function `ibv_query_gid_table` of verbs.h. Returns the number of entries that it has filled.
@@ -139,18 +150,15 @@ pub(crate) unsafe fn ibv_create_qp_ex(
 /// `EOPNOTSUPP` if the provider does not have it; the errno of the provider.
 ///
 /// # Safety
-/// The context is open, and the result has a place.
-pub(crate) unsafe fn ibv_query_device_ex(
-    context: *mut ibv_context,
-    attr: *mut ibv_device_attr_ex,
-) -> Result<(), cmid_proto::Errno> {
+/// The context is open.
+pub(crate) unsafe fn query_device_ex(context: *mut ibv_context) -> Result<ibv_device_attr_ex, cmid_proto::Errno> {
     // SAFETY: the context is open, and has the field.
     let query = unsafe {
         let extended = extended(context, offset_of!(verbs_context, query_device_ex))?;
         (*extended.as_ptr()).query_device_ex.ok_or(UNSUPPORTED)?
     };
-    // SAFETY: as the caller promises. The provider fills at most so many bytes; there is no input.
-    errno::of_call(|| unsafe { query(context, core::ptr::null(), attr, size_of::<ibv_device_attr_ex>()) })
+    // SAFETY: the context is open, and the result has room. It consists of integers. There is no input.
+    unsafe { Room::filled(|attr| query(context, core::ptr::null(), attr, size_of::<ibv_device_attr_ex>())) }
 }
 
 /// The inline function `ibv_modify_cq` of verbs.h.

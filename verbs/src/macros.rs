@@ -24,3 +24,6 @@ pub(crate) const RAI_FAMILY: i32 = 8;
 
 /// `EAI_SYSTEM`: the reason is in errno (getaddrinfo(3)).
 pub(crate) const EAI_SYSTEM: i32 = -11;
+
+/// The bytes behind the fields of a result that a library may fill with more fields than the bindings have.
+pub(crate) const ROOM: usize = 256;

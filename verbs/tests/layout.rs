@@ -29,6 +29,13 @@ fn types_of_the_bindings_are_those_of_the_headers() {
     compile("types.c", STRUCTURES.iter().flat_map(layout));
 }
 
+#[test]
+fn results_that_may_grow_have_room() {
+    let of = |name: &str| STRUCTURES.iter().find(|of| of.name == name).expect("a structure").size + macros::ROOM;
+    let fits = |name| format!("sizeof({name}) <= {}", of(name));
+    compile("room.c", ["struct ibv_port_attr", "struct ibv_device_attr_ex"].into_iter().map(fits));
+}
+
 /// The conditions of C for a structure.
 fn layout(structure: &'static Structure) -> impl Iterator<Item = String> {
     let c = structure.of_c.first().unwrap_or(&structure.name);

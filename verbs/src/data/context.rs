@@ -206,12 +206,8 @@ impl Context {
     /// # Errors
     /// The errno of the call; `EOPNOTSUPP` if the provider does not have it.
     pub(crate) fn query_ex(&self) -> Result<ibv_device_attr_ex, Errno> {
-        let mut attr = MaybeUninit::<ibv_device_attr_ex>::zeroed();
-        // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
-        unsafe {
-            ffi::ibv_query_device_ex(self.as_ptr(), attr.as_mut_ptr())?;
-            Ok(attr.assume_init())
-        }
+        // SAFETY: the context is open.
+        unsafe { ffi::query_device_ex(self.as_ptr()) }
     }
 
     /// Returns the name of the device.

@@ -26,7 +26,7 @@ impl Context {
             return Err(Errno::EINVAL);
         }
         // SAFETY: the context is open.
-        let attr = unsafe { ffi::query_port(self.as_ptr(), port) }?.attr;
+        let attr = unsafe { ffi::query_port(self.as_ptr(), port) }?;
         let mut attrs = PortAttrs::in_state(PortState(attr.state));
         (attrs.max_mtu, attrs.active_mtu, attrs.lid) = (mtu_of(attr.max_mtu), mtu_of(attr.active_mtu), attr.lid);
         attrs.link_layer = match attr.link_layer {

@@ -182,6 +182,9 @@ impl Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelFd(RawFd);
 
+/// The place for the answer of a command that has none.
+const NO_ANSWER: *mut [u8] = core::ptr::slice_from_raw_parts_mut(core::ptr::dangling_mut(), 0);
+
 impl ChannelFd {
     /// Sends a command without an answer.
     pub(crate) fn send(self, body: impl WithoutResponse) -> Outcome {
@@ -191,12 +194,13 @@ impl ChannelFd {
     /// Sends a reused command without an answer.
     pub(crate) fn write_message<B: WithoutResponse>(self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
-        unsafe { self.write(message, &mut []) }
+        unsafe { self.write(message, NO_ANSWER) }
     }
 
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
     pub(crate) fn event(self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
-        let response = into.as_mut_ptr().expose_provenance() as u64;
+        let into: *mut [u8] = into;
+        let response = into.cast::<u8>().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most its length there, and only
         // during the call, in which `into` is borrowed.
         unsafe { self.write(&Message::new(abi::GetEvent { response }, abi::offset::EVENT_LEN as u16), into) }
@@ -205,7 +209,8 @@ impl ChannelFd {
     /// Sends a command with an answer of at most the length of `into`.
     pub(crate) fn query(self, mut body: impl WithResponse, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
-        *body.response() = into.as_mut_ptr().expose_provenance() as u64;
+        let into: *mut [u8] = into;
+        *body.response() = into.cast::<u8>().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
         // during the call, in which `into` is borrowed.
         unsafe { self.write(&Message::new(body, out), into) }
@@ -259,7 +264,7 @@ impl ChannelFd {
         let level = macros::RDMA_OPTION_ID as u32;
         // SAFETY: the kernel reads `optlen` bytes of the value during the call.
         unsafe {
-            self.write(&Message::new(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0), &mut [])
+            self.write(&Message::new(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0), NO_ANSWER)
         }
     }
 
@@ -269,20 +274,23 @@ impl ChannelFd {
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 
-    /// Sends a command. Its answer, if it has one, is written to `_into`.
+    /// Sends a command. Its answer, if it has one, is written to `_into`, whose address is in the body: a pointer, because the
+    /// kernel writes there during the call.
     ///
     /// # Errors
     /// The errno of write(2); `ENODATA` if the kernel has taken fewer bytes.
     ///
     /// # Safety
-    /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write.
-    unsafe fn write<B: Body>(self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
+    /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write; `_into`
+    /// for its length.
+    unsafe fn write<B: Body>(self, message: &Message<B>, _into: *mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
         #[cfg(feature = "scripted-kernel")]
         {
             // SAFETY: the message is initialized throughout, as below.
             let bytes = unsafe { core::slice::from_raw_parts((&raw const *message).cast::<u8>(), len) };
-            if let Some(outcome) = script::answer(bytes, _into) {
+            // SAFETY: as the caller promises. Nothing else uses these bytes before the end of the call.
+            if let Some(outcome) = script::answer(bytes, unsafe { &mut *_into }) {
                 return outcome;
             }
         }
