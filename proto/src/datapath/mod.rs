@@ -104,7 +104,7 @@ pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 #[cfg(feature = "std")]
 pub use signaled::Signaled;
-pub use values::{Caps, GRH_LEN, QpState, Remote, To, Unpolled};
+pub use values::{Caps, GRH_LEN, MESSAGE_MAX, QpState, Remote, To, Unpolled};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
 /// The traits of the data path, to bring their methods into scope.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Access, QpState};
+use super::{Access, MESSAGE_MAX, QpState};
 use crate::columns::columns;
 use crate::errno::Errno;
 use crate::transport::Transport;
@@ -97,10 +97,10 @@ pub enum PostReason {
     /// A range ends before it begins.
     #[error("a range ends before it begins")]
     ReversedRange,
-    /// A range is longer than the length field of `struct ibv_sge`.
-    #[error("a range of {len} bytes, more than the maximum of 4294967295")]
-    RangeTooLong {
-        /// The length of the range.
+    /// The ranges have more bytes than a work request may have.
+    #[error("ranges of {len} bytes, more than the maximum of {MESSAGE_MAX}")]
+    RangesTooLong {
+        /// The length of one of them, or their sum.
         len: Length,
     },
     /// The device would write to memory without [`Access::LOCAL_WRITE`].
@@ -204,7 +204,7 @@ impl PostReason {
             PostReason::TooEarly(_)
             | PostReason::OutOfRange { .. }
             | PostReason::ReversedRange
-            | PostReason::RangeTooLong { .. }
+            | PostReason::RangesTooLong { .. }
             | PostReason::ReadOnly
             | PostReason::NotRegistered
             | PostReason::OtherPd(_)

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use cmid_proto::ErrorWith;
 use cmid_proto::datapath::{
-    self, Access, Lent, Memory as _, MemoryRegion as _, Part, Parts, Pool, PostReason, Remote, Returns, SendFlags, Sge,
+    self, Access, Lent, MESSAGE_MAX, Memory as _, MemoryRegion as _, Part, Parts, Pool, PostReason, Remote, Returns,
+    SendFlags, Sge,
 };
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 
@@ -45,7 +46,7 @@ impl Piece {
         if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
             return Err(refused(buffer, MemoryReason::PeersWriteToPool));
         }
-        if len == 0 || len >= u32::MAX as usize || buffer.len() < len {
+        if len == 0 || len > MESSAGE_MAX || buffer.len() < len {
             return Err(refused(buffer, MemoryReason::NoBlock));
         }
         // Others could register the memory, with other rights.

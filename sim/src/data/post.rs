@@ -4,8 +4,9 @@ use std::borrow::Borrow;
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, Completion, ModifyError, OfPd, Part, Parts, PostCall, PostError, PostReason, QpAttrs,
-    QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, UnpostedBatch, WcOpcode,
+    Access, BatchError, Caps, Completion, Length, MESSAGE_MAX, ModifyError, OfPd, Part, Parts, PostCall, PostError,
+    PostReason, QpAttrs, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, Unpolled, Unposted, UnpostedBatch,
+    WcOpcode,
 };
 use cmid_proto::{Errno, ErrorWith, Service, Transport};
 
@@ -366,6 +367,10 @@ pub(super) fn ranges<'a>(
         if range.len != 0 {
             ranges.push(range);
         }
+    }
+    let len = ranges.iter().map(|range| range.len).sum();
+    if len > MESSAGE_MAX {
+        return Err(PostReason::RangesTooLong { len: Length::new(len) });
     }
     match u32::try_from(ranges.len()).unwrap_or(u32::MAX) {
         ranges if ranges > max => Err(PostReason::TooManyRanges { ranges, max }),

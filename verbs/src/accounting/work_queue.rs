@@ -91,6 +91,11 @@ impl<C: Provider> WorkQueues<C> {
         Unpolled { sends: of(&self.send), receives: of(&self.recv) }
     }
 
+    /// Whether all completions of both queues were polled. Called after the last post.
+    pub(crate) fn is_idle(&self) -> bool {
+        [&self.send, &self.recv].into_iter().filter_map(OnceLock::get).all(|ring| ring.wr_ring.is_idle())
+    }
+
     /// The upper half of the tokens of its receives; `None` without a ring.
     pub(crate) fn recv_queue(&self) -> Option<u32> {
         self.recv.get().map(|ring| ring.queue_id)

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use cmid_proto::datapath::{Flag, MemoryRegion, Sge};
+use cmid_proto::datapath::{Flag, MESSAGE_MAX, MemoryRegion, Sge};
 use cmid_proto::memory::{
     self, Buffer as _, Fallback, MemoryError, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, MrState,
     Policy, Provider, Returned, Way,
@@ -287,7 +287,7 @@ impl Mr {
     pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Option<ibv_sge> {
         let len = sge.len?;
         // The offset is checked by itself, so the sum cannot overflow.
-        if sge.offset > self.len || len > self.len - sge.offset || len > u32::MAX as usize {
+        if sge.offset > self.len || len > self.len - sge.offset || len > MESSAGE_MAX {
             return None;
         }
         Some(ibv_sge { addr: self.addr() + sge.offset as u64, length: len as u32, lkey: self.keys.lkey })

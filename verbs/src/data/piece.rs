@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use core::slice;
 use std::sync::Arc;
 
-use cmid_proto::datapath::{self, Memory as _, MemoryRegion as _, OfPd, Pool, PostReason, Remote};
+use cmid_proto::datapath::{self, MESSAGE_MAX, Memory as _, MemoryRegion as _, OfPd, Pool, PostReason, Remote};
 use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused};
 use cmid_proto::{Errno, ErrorWith};
 
@@ -64,7 +64,7 @@ impl Piece {
         }
         // Others could register the memory, with other rights.
         let buffer = buffer.unshared().map_err(|buffer| refused(buffer, MemoryReason::SharedPool))?;
-        if len == 0 || len >= u32::MAX as usize || buffer.len() < len {
+        if len == 0 || len > MESSAGE_MAX || buffer.len() < len {
             return Err(refused(buffer, MemoryReason::NoBlock));
         }
         let (blocks, shared) = (buffer.len() / len, buffer.share());

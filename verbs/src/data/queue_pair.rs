@@ -96,7 +96,7 @@ impl QueuePair for QpInner {
 
 impl QpInner {
     /// Moves it to the error state. Returns whether it is there, or gone with its device.
-    fn to_error(&self) -> bool {
+    pub(super) fn to_error(&self) -> bool {
         // A failure means that the device is gone, and the QP with it; or that the kernel takes no commands of this thread,
         // which has other credentials than the one that opened the device.
         !self.is_inherited() && (self.set_state(ibv_qp_state::IBV_QPS_ERR).is_ok() || self.pd.inner().is_gone())

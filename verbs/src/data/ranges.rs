@@ -1,6 +1,6 @@
 //! The ranges of a work request.
 
-use cmid_proto::datapath::{Length, OfPd, Part, PostReason, SendFlags, Sge};
+use cmid_proto::datapath::{Length, MESSAGE_MAX, OfPd, Part, PostReason, SendFlags, Sge};
 use smallvec::SmallVec;
 
 use crate::accounting::wr_ring::{Filing, NO_KEY};
@@ -80,7 +80,7 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
         match len {
             None => PostReason::ReversedRange,
             Some(len) if offset <= mr.len && len <= mr.len - offset => {
-                PostReason::RangeTooLong { len: Length::new(len) }
+                PostReason::RangesTooLong { len: Length::new(len) }
             }
             Some(_) => PostReason::OutOfRange { len: Length::new(mr.len) },
         }
@@ -89,12 +89,16 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
 
 /// Converts the ranges that are not empty, or returns the empty one.
 pub(super) fn ranges(pd: usize, named: &[impl Named], max: u32, writes: bool) -> Result<Sges, PostReason> {
-    let mut list = Sges::new();
+    let (mut list, mut len) = (Sges::new(), 0);
     for one in named {
         let sge = one.range(pd, writes)?;
         if sge.length != 0 {
+            len += sge.length as usize;
             list.push(sge);
         }
+    }
+    if len > MESSAGE_MAX {
+        return Err(PostReason::RangesTooLong { len: Length::new(len) });
     }
     if list.len() > max as usize {
         return Err(PostReason::TooManyRanges { ranges: list.len() as u32, max });
@@ -157,8 +161,12 @@ mod tests {
         let reversed = own.sge(2..1);
         assert_eq!(why(reversed.range(PD, false)), Some(PostReason::ReversedRange));
         let long = Mr::scripted(usize::MAX, PD, PD);
-        let len = Length::new(1 << 32);
-        assert_eq!(why(long.sge(0..1 << 32).range(PD, false)), Some(PostReason::RangeTooLong { len }));
+        let too_long = |len| Some(PostReason::RangesTooLong { len: Length::new(len) });
+        assert_eq!(why(long.sge(0..MESSAGE_MAX).range(PD, false)), None);
+        assert_eq!(why(long.sge(0..1 << 31).range(PD, false)), too_long(1 << 31));
+        // The lengths of two ranges are added in 32 bits.
+        let half = || long.sge(0..MESSAGE_MAX);
+        assert_eq!(ranges(PD, &[half(), half()], 2, false).err(), too_long(2 * MESSAGE_MAX));
     }
 
     #[test]

@@ -75,6 +75,9 @@ impl Srq {
             return Err(Errno::EINVAL);
         }
         let pd = pd.enter().map_err(|refused| refused.errno())?;
+        if !pd.inner().vendor().has_srqs() {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let id = SrqId::assign().ok_or(Errno::ENOMEM)?;
         // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
         let post_recv = unsafe { (*(*pd.as_ptr()).context).ops.post_srq_recv }.ok_or(Errno::ENOSYS)?;

@@ -11,7 +11,11 @@ const SIW: u32 = 0x62_6d74;
 const BROADCOM: u32 = 0x14e4;
 const CHELSIO: u32 = 0x1425;
 const EMULEX: u32 = 0x10df;
+const INTEL: u32 = 0x8086;
 const MICROSOFT: u32 = 0x1414;
+const QLOGIC: u32 = 0x1077;
+/// A kernel that does not say it: Linux before 6.16 for the devices of mana.
+const UNKNOWN: u32 = 0;
 
 impl Vendor {
     pub(super) const fn is_rxe(self) -> bool {
@@ -30,14 +34,29 @@ impl Vendor {
     }
 
     /// Whether a CQ can be resized. If the kernel refuses, libbnxt_re frees the queue that is in use (`bnxt_re_resize_cq`).
+    /// libirdma leaves completions in the old queue, where the destruction of a QP does not remove its own, and their poll
+    /// follows the QP (`irdma_uresize_cq`, `irdma_clean_cqes`).
     pub(super) const fn resizes(self) -> bool {
-        self.0 != BROADCOM
+        !matches!(self.0, BROADCOM | INTEL)
+    }
+
+    /// Whether a QP can be destroyed while completions of it may be unpolled. They have the address of the QP with libqedr
+    /// (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets (`c4iw_flush_qp`, `get_qhp`): a poll would follow
+    /// freed memory, or complete requests of the other QP, which the device still executes.
+    pub(super) const fn destroys_undrained(self) -> bool {
+        !matches!(self.0, CHELSIO | QLOGIC)
+    }
+
+    /// Whether QPs can use SRQs: which completions are left of such a QP is not known. libirdma does not remove them at its
+    /// destruction (`irdma_uk_clean_cq`), and a poll follows the QP.
+    pub(super) const fn has_srqs(self) -> bool {
+        self.destroys_undrained() && self.0 != INTEL
     }
 
     /// Whether a post copies inline data. libmana ignores the flag, libocrdma does for datagrams, and libcxgb4 for a write
     /// before a short send (`post_write_cmpl`): the device reads the memory later.
     pub(super) const fn copies_inline(self) -> bool {
-        !matches!(self.0, CHELSIO | EMULEX | MICROSOFT)
+        !matches!(self.0, CHELSIO | EMULEX | MICROSOFT | UNKNOWN)
     }
 }
 
@@ -48,9 +67,15 @@ mod tests {
     #[test]
     fn what_providers_do_wrong_is_not_used() {
         let mellanox = Vendor(0x02c9);
-        let of = |vendor: Vendor| (vendor.has_extended_calls() && vendor.resizes(), vendor.copies_inline());
-        assert_eq!([Vendor(RXE), Vendor(SIW), mellanox].map(of), [(true, true); 3]);
-        assert_eq!(of(Vendor(BROADCOM)), (false, true));
-        assert_eq!([CHELSIO, EMULEX, MICROSOFT].map(Vendor).map(of), [(true, false); 3]);
+        let of = |vendor: Vendor| {
+            let calls = [vendor.has_extended_calls(), vendor.resizes(), vendor.copies_inline()];
+            (calls, [vendor.destroys_undrained(), vendor.has_srqs()])
+        };
+        assert_eq!([Vendor(RXE), Vendor(SIW), mellanox].map(of), [([true; 3], [true; 2]); 3]);
+        assert_eq!(of(Vendor(BROADCOM)), ([false, false, true], [true; 2]));
+        assert_eq!([EMULEX, MICROSOFT, UNKNOWN].map(Vendor).map(of), [([true, true, false], [true; 2]); 3]);
+        assert_eq!(of(Vendor(CHELSIO)), ([true, true, false], [false; 2]));
+        assert_eq!(of(Vendor(QLOGIC)), ([true; 3], [false; 2]));
+        assert_eq!(of(Vendor(INTEL)), ([true, false, true], [true, false]));
     }
 }

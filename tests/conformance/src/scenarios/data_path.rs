@@ -83,6 +83,14 @@ pub(super) fn a_message_is_gathered_and_scattered<L: Env>(b: &mut Fixture<'_, L>
     )?;
     let four = [to.sge(0..1), to.sge(1..2), to.sge(2..3), to.sge(3..4)];
     same("a receive of four", why(server.qp.post_recv(3, four)), Err(PostReason::TooManyRanges { ranges: 4, max: 3 }))?;
+    // The lengths that a provider adds in 32 bits, or takes for a mark.
+    let large = register(&link.pds.0, vec![0; 1 << 26], Access::LOCAL_WRITE)?;
+    let too_long = Err(PostReason::RangesTooLong { len: Length::new(1 << 31) });
+    let whole = || [(); 32].map(|()| large.sge(0..1 << 26));
+    same("a send of 2 GiB", why(client.qp.post_send(SendWr::send(3, whole()))), too_long)?;
+    let read = SendWr::read(3, whole(), to.remote(0));
+    same("a read of 2 GiB", why(client.qp.post_send(read)), too_long)?;
+    deregister(large)?;
     link.close(b)
 }
 
