@@ -127,11 +127,11 @@ pub trait CompletionQueue: Send {
     /// Returns its number, by which an [`AsyncEvent`] names it.
     fn num(&self) -> u32;
 
-    /// Returns its depth, and the number of work requests of the QPs that use it.
+    /// Returns its depth, as it was requested, and the number of work requests of the QPs that use it. Of what the device has
+    /// rounded up nothing is used: some need it themselves.
     fn room(&self) -> CqRoom;
 
-    /// Changes its depth to at least `depth` completions (ibv_resize_cq(3)). The completions in it stay.
-    /// [`CompletionQueue::room`] then returns the depth, which the device may have rounded up.
+    /// Changes its depth to `depth` completions (ibv_resize_cq(3)). The completions in it stay.
     ///
     /// # Errors
     /// Nothing has changed then. [`CreateReason::Reserved`](super::CreateReason::Reserved) for fewer completions than the

@@ -158,7 +158,7 @@ pub trait DataPath: Pollable + Send {
         self.alloc_pd_on(&nic)
     }
 
-    /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
+    /// Creates a completion queue for `depth` completions, with its own non-blocking completion channel
     /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on. On most devices a vector is
     /// an interrupt, which the system assigns to a CPU.
     ///

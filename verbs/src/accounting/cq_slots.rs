@@ -118,7 +118,7 @@ impl CqSlots {
         self.state.lock().room
     }
 
-    /// Takes over the depth that the device has given the CQ in a resize.
+    /// Changes the depth, after a resize.
     pub(crate) fn set_depth(&self, depth: u32) {
         let mut state = self.state.lock();
         state.room = state.room.with_depth(depth);

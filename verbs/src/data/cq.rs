@@ -16,7 +16,7 @@ use crate::accounting::slot_cache::SlotCache;
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
 use crate::data::notifications::PendingNotifications;
-use crate::data::resize::{PollCall, entries_of};
+use crate::data::resize::{PollCall, entries_of, usable};
 use crate::data::window_qps::WindowQps;
 use crate::errno;
 use crate::ffi::{self, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
@@ -99,7 +99,7 @@ impl Cq {
             ffi::ibv_create_cq(context.as_ptr(), entries, ptr::null_mut(), channel.as_ptr(), vector)
         })?;
         // SAFETY: the CQ was just created, and is alive.
-        let cq_slots = CqSlots::new(unsafe { entries_of(raw) } / each);
+        let cq_slots = CqSlots::new(usable(depth, unsafe { entries_of(raw) }, each));
         let inner = Arc::new(CqInner {
             cq_slots,
             raw,

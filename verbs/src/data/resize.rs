@@ -46,27 +46,38 @@ pub(super) unsafe fn entries_of(cq: NonNull<ibv_cq>) -> u32 {
     u32::try_from(unsafe { (*cq.as_ptr()).cqe }).unwrap_or(0)
 }
 
+/// Returns the number of completions that a CQ may hold: what was requested, although its provider has rounded the
+/// entries up. The other entries are the provider's: libbnxt_re tells the device late of what is polled
+/// (`bnxt_re_check_and_ring_cq_db`), and qedr reports one entry more than its device has (`qedr_init_cq_params`).
+pub(super) fn usable(requested: u32, entries: u32, each: u32) -> u32 {
+    requested.min(entries / each)
+}
+
 impl CqInner {
     /// See [`CompletionQueue::resize`](cmid_proto::datapath::CompletionQueue::resize). The caller has the handle of the CQ by
     /// `&mut`, so no thread polls, and no QP that is being created reserves room. Posts to its QPs are none of its concern.
     ///
     /// The library of rxe unmaps the queue once the kernel has resized it, and maps the new one. If it cannot, it returns an
     /// error and has no queue, which the next poll would follow (`rxe_resize_cq`). The new depth in the CQ tells that, so a
-    /// depth that the provider may round to the present one is not passed on. Polls fail with `EIO` then.
+    /// depth that it may round to the present one is not passed on. Polls fail with `EIO` then.
     pub(super) fn resize(&self, depth: u32) -> Result<(), CreateReason> {
-        self.cq_slots().room().check_depth(depth)?;
+        let room = self.cq_slots().room();
+        room.check_depth(depth)?;
         if depth == 0 {
             return Err(CreateReason::Zero(Capacity::Depth));
         }
-        let each = self.context().entries_each();
-        let entries = depth.saturating_mul(each);
-        // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
-        let before = unsafe { entries_of(self.raw()) };
-        if is_same_size(entries, before) {
+        if depth == room.depth() {
             return Ok(());
         }
-        let resized = match c_int::try_from(entries) {
-            _ if !self.context().vendor()?.resizes() => Err(Errno::EOPNOTSUPP),
+        let (each, vendor) = (self.context().entries_each(), self.context().vendor()?);
+        // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
+        let before = unsafe { entries_of(self.raw()) };
+        if vendor.is_rxe() && is_same_size(depth, before) {
+            self.cq_slots().set_depth(depth);
+            return Ok(());
+        }
+        let resized = match c_int::try_from(depth.saturating_mul(each)) {
+            _ if !vendor.resizes() => Err(Errno::EOPNOTSUPP),
             // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
             Ok(entries) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), entries) }),
             Err(_) => Err(Errno::EINVAL),
@@ -75,7 +86,7 @@ impl CqInner {
         let after = unsafe { entries_of(self.raw()) };
         match resized {
             Ok(()) => {
-                self.cq_slots().set_depth(after / each);
+                self.cq_slots().set_depth(usable(depth, after, each));
                 Ok(())
             }
             Err(errno) => {
@@ -88,8 +99,8 @@ impl CqInner {
     }
 }
 
-/// Whether a queue of this depth is not larger than one of depth `present`, and of the same size where sizes are powers of two:
-/// the providers of rxe and mlx5 have a slot more than the depth.
+/// Whether rxe makes a queue of this depth as large as the present one, and no larger: a power of two, of which one slot
+/// stays empty.
 fn is_same_size(depth: u32, present: u32) -> bool {
     let size = |depth: u32| (u64::from(depth) + 1).next_power_of_two();
     depth <= present && size(depth) == size(present)
@@ -98,6 +109,15 @@ fn is_same_size(depth: u32, present: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cq_holds_what_was_requested_of_it_and_not_what_its_provider_has_made_of_it() {
+        for (requested, entries, each, holds) in
+            [(64, 256, 1, 64), (100, 128, 1, 100), (100, 256, 2, 100), (8, 8, 2, 4)]
+        {
+            assert_eq!(usable(requested, entries, each), holds, "{requested} {entries} {each}");
+        }
+    }
 
     #[test]
     fn a_depth_of_the_same_power_of_two_is_the_same_size_unless_it_is_larger() {
