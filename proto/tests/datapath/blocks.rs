@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Access, Completion, Length, Lent, Part, Parts, Pool, PostReason, ProtectionDomain, Remote, Returns, WcStatus, zeros,
+    Access, Completion, Length, Lent, Part, Parts, Pool, PostReason, Remote, Returns, WcStatus, prelude::*, zeros,
 };
 use cmid_proto::memory::MemoryError;
+use cmid_sim::Piece;
 
-use crate::device::{Pd, Piece};
+use crate::device::bound;
 
 fn pool(blocks: usize) -> Pool<Piece> {
-    Pool::of(blocks, (0..blocks).map(|_| Ok(Piece(vec![0; 8])))).unwrap()
+    let (mut drive, id) = bound();
+    drive.device_mut().alloc_pd(id).unwrap().pool(zeros(blocks, 8).unwrap(), 8, Access::empty()).unwrap()
 }
 
 fn one(pool: &Pool<Piece>) -> Parts<Piece> {
@@ -56,11 +58,11 @@ fn a_pool_gets_its_blocks_back_from_every_thread() {
     });
     assert_eq!(thread.join().unwrap(), 1);
     assert_eq!(pool.take().unwrap()[7], 9, "a block is not cleared");
-    assert_eq!(second.remote(3), Remote { addr: 3, rkey: 6 });
+    let Remote { addr, rkey } = second.remote(0);
+    assert_eq!(second.remote(3), Remote { addr: addr + 3, rkey });
     drop(pool);
     assert_eq!(second.len(), 8, "a block outlives its pool");
     assert_eq!(format!("{second:?}"), "Block { len: Some(8), .. }");
-    assert_eq!(Pd.pool(vec![0; 9], 3, Access::empty()).unwrap().block_len(), 3);
 }
 
 fn place(part: &Part<Piece>, writes: bool) -> Result<Range<usize>, PostReason> {

@@ -6,8 +6,7 @@ use cmid_proto::datapath::{
 };
 use cmid_proto::memory::{self, MemoryError, MemoryReason, MemoryRequest, MemoryTarget};
 use cmid_proto::{Errno, ErrorWith};
-
-use crate::device::Piece;
+use cmid_sim::Piece;
 
 const MAXIMA: Maxima = Maxima { qp_wr: 64, sge: 4, inline: 100, cqe: 128, comp_vectors: 2, srq_wr: 32, srq_sge: 3 };
 

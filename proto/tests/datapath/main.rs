@@ -7,105 +7,77 @@ mod blocks;
 mod builder;
 mod creations;
 mod device;
-mod drain;
-mod memory;
 mod names;
-mod queues;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, Completion, CompletionQueue, DataPath, Length, MemoryRegion, PostCall, PostError,
-    PostReason, ProtectionDomain, QpState, QueuePair, RdmaDevice, Remote, SendFlags, SendOp, SendWr, Sge, SrqCaps, To,
+    Access, BatchError, Caps, CreateCall, CreateError, CreateReason, Length, PostCall, PostError, PostReason, QpState,
+    Remote, SendFlags, SendOp, SendWr, Sge, SrqCaps, To, prelude::*,
 };
-use cmid_proto::{Acks, Drive, Errno, IdKey, Limits, PortSpace, Transport};
+use cmid_proto::{Errno, IdKey, Transport};
+use cmid_sim::Mr;
 
-use crate::device::{Bytes, Layer, Log, Nic, Paths};
-
-fn id() -> IdKey {
-    IdKey::from_parts(0, 1, 1).unwrap()
-}
+use crate::device::bound;
 
 #[test]
 fn a_pd_and_a_cq_of_an_id_are_of_its_device() {
-    let mut device = Paths::default();
-    assert_eq!(device.alloc_pd(id()).map(|pd| pd.users()), Ok(0));
-    assert_eq!(device.create_cq(id(), 7).map(|cq| cq.num()), Ok(7));
-    assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, false, 7, 0)]);
-    device.fails = true;
-    assert_eq!(device.alloc_pd(id()).map(drop), Err(Errno::ENODEV.into()));
-    assert_eq!(device.create_cq(id(), 7).map(drop), Err(Errno::ENODEV.into()));
+    let (mut drive, id) = bound();
+    let device = drive.device_mut();
+    assert_eq!(device.alloc_pd(id).map(|pd| pd.users()), Ok(0));
+    assert_eq!(device.create_cq(id, 7).map(|cq| cq.room().depth()), Ok(7));
+    assert_eq!(device.path_mtu(id), Ok(1024));
+    let unknown = IdKey::from_parts(0, 9, 1).unwrap();
+    let refused = CreateError::new(CreateCall::DeviceOf, Errno::ENOENT.into());
+    assert_eq!(device.alloc_pd(unknown).map(drop), Err(refused));
+    assert_eq!(device.create_cq(unknown, 7).map(drop), Err(refused));
+    assert_eq!(device.path_mtu(unknown), Err(refused));
 }
 
 #[test]
 fn a_layer_has_the_data_path_of_its_device() {
-    let mut drive = Drive::new(Layer(Paths::default()), Limits::SINGLE);
-    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
-    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    drive.bind(id, "10.0.0.1:1".parse().unwrap()).unwrap();
+    let (mut drive, id) = bound();
     let made = drive.attach_qp(id, |layer, attaching| {
         let nic = layer.device_of(attaching.id())?;
-        assert_eq!(nic, Nic(3));
-        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, 5, 2)?);
-        assert_eq!(nic.comp_vectors(), 4);
-        assert_eq!(nic.attrs().map(|attrs| attrs.name), Ok("test3".into()));
-        assert_eq!((nic.port_attrs(2).map(drop), nic.gids(1)), (Err(Errno::EINVAL), Ok(Vec::new())));
-        assert_eq!(layer.path_mtu(attaching.id()), Ok(1024));
+        assert_eq!(layer.0.device_of(attaching.id()), Ok(nic.clone()));
+        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, 32, 1)?);
+        let absent = layer.create_cq_at(&nic, 32, nic.comp_vectors()).unwrap_err().reason();
+        assert!(matches!(absent, CreateReason::NoVector { .. }), "{absent}");
         layer.async_events(&nic)?;
-        layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())
+        let qp = layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
+        assert_eq!((pd.users(), cq.room().reserved()), (1, 32));
+        Ok(qp)
     });
-    let qp = made.unwrap();
-    assert_eq!((qp.num(), qp.caps().max_send_wr), (9, 16));
+    assert_eq!(made.map(|qp| qp.caps()), Ok(Caps::default()));
     drive.detach_qp(id, |layer, id| layer.destroy_qp(id)).unwrap();
-    let mut log = vec![
-        Log::DeviceOf,
-        Log::AllocPd(3),
-        Log::CreateCq(3, false, 5, 2),
-        Log::DeviceOf,
-        Log::AsyncEvents,
-        Log::CreateQp(None, 16, 16),
-        Log::DestroyQp,
-    ];
-    assert_eq!(drive.device().0.log, log);
     let made = drive.attach_qp(id, |layer, attaching| {
-        let (pd, channel) = (layer.alloc_pd_on(&Nic(3))?, layer.create_comp_channel(&Nic(3))?);
-        let cq = layer.create_cq_with_channel(&Nic(3), &channel, 5, 0)?;
+        let nic = layer.device_of(attaching.id())?;
+        let (pd, channel) = (layer.alloc_pd_on(&nic)?, layer.create_comp_channel(&nic)?);
+        let cq = layer.create_cq_with_channel(&nic, &channel, 24, 0)?;
+        assert_eq!(cq.take_notifications(), Err(Errno::EINVAL), "those are the channel's");
         let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 })?;
         layer.create_qp_with_srq(attaching, &pd, &cq, &cq, &srq, Caps::default())
     });
-    assert_eq!(made.unwrap().num(), 9);
-    log.extend([Log::AllocPd(3), Log::CreateCompChannel, Log::CreateCq(3, true, 5, 0), Log::CreateQp(Some(8), 16, 0)]);
-    assert_eq!(drive.device().0.log, log);
+    assert_eq!(made.map(|qp| qp.caps()), Ok(Caps { max_recv_wr: 0, max_recv_sge: 0, ..Caps::default() }));
 }
 
-#[test]
-fn one_completion_is_polled_or_none_or_the_error() {
-    let mut cq = Paths::default().create_cq(id(), 1).unwrap();
-    cq.ready = vec![Ok(1), Ok(0), Err(Errno::EIO)];
-    assert_eq!(cq.poll_one(), Ok(Some(Completion { wr_id: 5, ..Completion::default() })));
-    assert_eq!((cq.poll_one(), cq.poll_one()), (Ok(None), Err(Errno::EIO)));
-}
-
-#[test]
-fn a_cq_without_completions_is_armed_and_polled_once_more() {
-    let (mut cq, mut some) = (Paths::default().create_cq(id(), 1).unwrap(), [Completion::default(); 2]);
-    cq.ready = vec![Ok(2), Ok(0), Ok(1), Ok(0), Ok(0), Err(Errno::EIO)];
-    assert_eq!([(); 3].map(|()| cq.poll_or_arm(&mut some)), [Ok(2), Ok(1), Ok(0)]);
-    assert_eq!(cq.poll_or_arm(&mut some), Err(Errno::EIO));
+fn mr() -> Mr {
+    let (mut drive, id) = bound();
+    drive.device_mut().alloc_pd(id).unwrap().register(vec![0; 9], Access::REMOTE_READ).unwrap()
 }
 
 #[test]
 fn memory_is_named_by_ranges_and_addresses() {
-    let mr = Bytes([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let mr = mr();
     let Sge { offset, len, .. } = mr.sge(2..7);
     assert_eq!((offset, len), (2, Some(5)));
-    assert_eq!(mr.remote(4), Remote { addr: 4100, rkey: 6 });
+    assert_eq!(mr.remote(4), Remote { addr: mr.addr() + 4, rkey: mr.rkey() });
 }
 
 #[test]
 fn each_constructor_makes_its_operation() {
-    let mr = Bytes([0; 9]);
+    let mr = mr();
     let (sge, remote) = (mr.sge(0..8), Remote { addr: 8, rkey: 2 });
     let to = To { ah: &7_u8, qp_num: 1, qkey: 2 };
-    let made = |wr: SendWr<'_, Sge<'_, Bytes>, u8>| (wr.wr_id, format!("{:?}", wr.op), wr.flags);
+    let made = |wr: SendWr<'_, Sge<'_, Mr>, u8>| (wr.wr_id, format!("{:?}", wr.op), wr.flags);
     let is = |wr, text: &str| assert_eq!(made(wr), (3, text.to_owned(), SendFlags::SIGNALED));
     is(SendWr::send(3, sge), "Send");
     is(SendWr::send_imm(3, sge, 4), "SendImm(4)");

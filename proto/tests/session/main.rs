@@ -1,8 +1,10 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
+mod drain;
 mod failing_calls;
 mod options;
+mod queues;
 mod signaled;
 mod world;
 
