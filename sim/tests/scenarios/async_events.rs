@@ -4,7 +4,9 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, DataPath};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::common::Env;
+use cmid_sim::Config;
+
+use crate::common::connected;
 
 fn is_readable(events: &impl AsyncEventQueue) -> bool {
     let fd = events.fd();
@@ -14,8 +16,7 @@ fn is_readable(events: &impl AsyncEventQueue) -> bool {
 
 #[test]
 fn a_device_reports_its_port_and_its_removal_to_each_reader() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
+    let (mut env, pair) = connected(Config::default());
     let nic = env.client.device.device_of(pair.client).unwrap();
     let mut readers = [0; 2].map(|_| env.client.device.async_events(&nic).unwrap());
     let mut late = env.client.device.async_events(&nic).unwrap();

@@ -10,7 +10,7 @@ use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_proto::{Errno, ErrorWith};
 use cmid_sim::{Access, Buffer, Caps, Completion, Config, Cq, Pd, Piece, WcStatus};
 
-use crate::common::{Env, Equipment, Pair, SECOND};
+use crate::common::{Env, Equipment, Pair, SECOND, connected, only};
 use crate::iwarp;
 
 const LOCAL: Access = Access::empty();
@@ -25,7 +25,7 @@ fn filled(pool: &Pool<Piece>, byte: u8) -> Block<Piece> {
     block
 }
 
-fn connected(caps: Caps) -> (Env, Pair) {
+fn connected_with(caps: Caps) -> (Env, Pair) {
     let mut env = Env::new();
     let pair = env.established_with(caps);
     (env, pair)
@@ -35,9 +35,7 @@ fn connected(caps: Caps) -> (Env, Pair) {
 #[track_caller]
 fn done(env: &Env, cq: &mut Cq) -> Completion {
     env.fabric.advance_by(SECOND);
-    let mut done = [Completion::default(); 2];
-    assert_eq!(cq.poll(&mut done), Ok(1));
-    done[0]
+    only(cq)
 }
 
 fn reason(refused: cmid_proto::datapath::Unposted<Piece>) -> (PostReason, Option<usize>) {
@@ -46,7 +44,7 @@ fn reason(refused: cmid_proto::datapath::Unposted<Piece>) -> (PostReason, Option
 
 #[test]
 fn what_is_refused_comes_back_with_the_reason() {
-    let (env, mut pair) = connected(Caps { max_send_wr: 1, max_recv_wr: 1, ..Caps::default() });
+    let (env, mut pair) = connected_with(Caps { max_send_wr: 1, max_recv_wr: 1, ..Caps::default() });
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 4));
     let part = |from, to| here.take().unwrap().part(from..to);
@@ -82,7 +80,7 @@ fn what_is_refused_comes_back_with_the_reason() {
 
 #[test]
 fn a_batch_that_is_refused_stays_with_its_owner() {
-    let (_env, mut pair) = connected(Caps { max_send_wr: 2, max_recv_wr: 2, ..Caps::default() });
+    let (_env, mut pair) = connected_with(Caps { max_send_wr: 2, max_recv_wr: 2, ..Caps::default() });
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let (here, there) = (pool(&c.pd, 4), pool(&s.pd, 4));
     let mut sends: Vec<_> = (0..2).map(|wr_id| SendWr::send(wr_id, Parts::from(here.take().unwrap()))).collect();
@@ -100,7 +98,7 @@ fn a_batch_that_is_refused_stays_with_its_owner() {
 /// The device has the request, and executes it later: its block does not come back before.
 #[test]
 fn a_block_that_the_device_may_have_queued_returns_to_its_pool_when_it_is_over() {
-    let (env, mut pair) = connected(Caps::default());
+    let (env, mut pair) = connected_with(Caps::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let (here, there) = (pool(&c.pd, 2), pool(&s.pd, 2));
     for wr_id in 1..=2 {
@@ -119,8 +117,7 @@ fn a_block_that_the_device_may_have_queued_returns_to_its_pool_when_it_is_over()
 #[test]
 fn blocks_of_a_destroyed_qp_return_when_its_cqs_are_drained() {
     for outlive in [false, true] {
-        let mut env = Env::with(Config { completions_outlive_qp: outlive, ..Config::default() });
-        let mut pair = env.established_with_qps();
+        let (mut env, mut pair) = connected(Config { completions_outlive_qp: outlive, ..Config::default() });
         let Equipment { mut qp, pd, send_cq, mut recv_cq } = pair.server_qp;
         let (here, there) = (pool(&pair.client_qp.pd, 1), pool(&pd, 3));
         for wr_id in 1..=3 {
@@ -165,8 +162,7 @@ fn on_iwarp_a_block_is_in_flight_until_its_own_completion() {
 
 #[test]
 fn a_pool_needs_a_block_and_lets_no_peer_write() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
+    let (_env, pair) = connected(Config::default());
     let pd = &pair.client_qp.pd;
     let why = |refused: Result<Pool<Piece>, ErrorWith<Buffer, MemoryError>>| match refused.unwrap_err() {
         ErrorWith { given: buffer, error: MemoryError::Refused(refused) } => (buffer.len(), refused.reason),
@@ -192,7 +188,7 @@ fn a_pool_needs_a_block_and_lets_no_peer_write() {
 
 #[test]
 fn a_block_that_cannot_be_bound_comes_back() {
-    let (_env, mut pair) = connected(Caps::default());
+    let (_env, mut pair) = connected_with(Caps::default());
     let s = &mut pair.server_qp;
     let mut window = s.pd.alloc_mw().unwrap();
     let plain = pool(&s.pd, 2);
@@ -208,7 +204,7 @@ fn a_block_that_cannot_be_bound_comes_back() {
 
 #[test]
 fn a_pool_has_memory_on_several_domains() {
-    let (env, mut pair) = connected(Caps::default());
+    let (env, mut pair) = connected_with(Caps::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let both = c.pd.pool_with(std::slice::from_ref(&s.pd), vec![0; 32], 16, LOCAL).unwrap();
     assert_eq!((c.pd.users(), s.pd.users()), (2, 2));

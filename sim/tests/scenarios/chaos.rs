@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, Errno, GroupKey, IdKey, PortSpace};
-use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
+use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, To};
 
 use crate::common::{Env, Side, ip};
 
@@ -134,7 +134,7 @@ impl Actor {
         let mr = pd.register([0; 16], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let mut qp = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, mr.sge(0..16))?;
-        let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), Remote { addr: mr.addr(), rkey: mr.rkey() }));
+        let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), mr.remote(0)));
         let room = pd.register([0; 64], Access::LOCAL_WRITE)?;
         self.stations.push(Peer { pd, _cq: cq, qp, mr: room, to: None });
         Ok(posted?)

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::time::Duration;
 
-use cmid_proto::datapath::{Attaching, DataPath, PostError, PostReason};
+use cmid_proto::datapath::{Attaching, CompletionQueue, DataPath, MemoryRegion, PostError, PostReason};
 use cmid_proto::{
     Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent,
     RejectReason,
 };
-use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
+use cmid_sim::{Caps, Completion, Config, Cq, Fabric, Host, Mr, Pd, Qp, SimDevice};
 
 /// The time limit for an event.
 const AGES: Duration = Duration::from_secs(3000);
@@ -395,6 +395,38 @@ impl Env {
         self.server.next(self.cs).is(new, CmEvent::Established, 0);
         Pair { listener, client, new, client_qp, server_qp }
     }
+}
+
+/// A connection with a QP on each side.
+#[track_caller]
+pub(crate) fn connected(config: Config) -> (Env, Pair) {
+    let mut env = Env::with(config);
+    let pair = env.established_with_qps();
+    (env, pair)
+}
+
+/// Polls up to eight completions.
+#[track_caller]
+pub(crate) fn completions(cq: &mut Cq) -> Vec<Completion> {
+    let mut buffer = [Completion::default(); 8];
+    let count = cq.poll(&mut buffer).unwrap();
+    buffer[..count].to_vec()
+}
+
+/// Polls the only completion of a CQ.
+#[track_caller]
+pub(crate) fn only(cq: &mut Cq) -> Completion {
+    let all = completions(cq);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0]
+}
+
+/// Reads bytes of a region.
+#[track_caller]
+pub(crate) fn bytes_at<const N: usize>(mr: &Mr, offset: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    mr.read(offset, &mut bytes).unwrap();
+    bytes
 }
 
 pub(crate) struct Pair {

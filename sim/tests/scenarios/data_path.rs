@@ -7,40 +7,27 @@ use cmid_proto::datapath::{
     WcOpcode,
 };
 use cmid_proto::{CmEvent, Errno};
-use cmid_sim::{Access, Completion, Config, Cq, QpState, Remote, Rule, WcStatus};
+use cmid_sim::{Access, Config, Cq, QpState, Rule, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::common::{Env, Pair, SECOND, why};
-
-/// Polls up to eight completions.
-fn drain(cq: &mut Cq) -> Vec<Completion> {
-    let mut buffer = [Completion::default(); 8];
-    let count = cq.poll(&mut buffer).unwrap();
-    buffer[..count].to_vec()
-}
+use crate::common::{Env, SECOND, bytes_at, completions, connected, why};
 
 #[track_caller]
 pub(crate) fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, WcOpcode, u32)]) {
-    let seen: Vec<_> = drain(cq).iter().map(|c| (c.wr_id, c.status, c.opcode, c.byte_len)).collect();
+    let seen: Vec<_> = completions(cq).iter().map(|c| (c.wr_id, c.status, c.opcode, c.byte_len)).collect();
     assert_eq!(seen, expected);
-}
-
-fn connected() -> (Env, Pair) {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    (env, pair)
 }
 
 const BOTH: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
 #[test]
 fn a_link_of_a_bandwidth_takes_a_time_for_each_byte_of_a_write_and_of_the_answer_of_a_read() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![7; 1000], BOTH).unwrap();
     let there = s.pd.register(vec![0; 1000], BOTH).unwrap();
-    let remote = Remote { addr: there.addr(), rkey: there.rkey() };
+    let remote = there.remote(0);
     let ways = Config::default().latency * 2;
     // A microsecond for each byte.
     let link = env.fabric.rule(Rule::bandwidth(1_000_000));
@@ -103,7 +90,7 @@ fn a_server_may_send_before_the_client_has_read_the_answer() {
 
 #[test]
 fn the_error_state_flushes() {
-    let (mut env, mut pair) = connected();
+    let (mut env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_recv(1, here.sge(0..8)).unwrap();
@@ -130,7 +117,7 @@ fn the_error_state_flushes() {
 
 #[test]
 fn what_waited_for_a_receive_is_given_up_with_its_qp() {
-    let (mut env, mut pair) = connected();
+    let (mut env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
@@ -143,20 +130,18 @@ fn what_waited_for_a_receive_is_given_up_with_its_qp() {
 
 #[test]
 fn what_follows_a_request_that_is_never_sent_again_is_out_of_sequence() {
-    let (mut env, mut pair) = connected();
+    let (mut env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![5; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
     // The write is under way when the QP of the send, which waits for a receive, goes to its error state.
-    c.qp.post_send(SendWr::write(2, here.sge(0..8), Remote { addr: there.addr(), rkey: there.rkey() })).unwrap();
+    c.qp.post_send(SendWr::write(2, here.sge(0..8), there.remote(0))).unwrap();
     env.client.disconnect(pair.client).unwrap();
     env.fabric.advance_by(SECOND);
     assert_eq!(s.qp.state(), Ok(QpState::RTS));
-    let mut bytes = [1; 8];
-    there.read(0, &mut bytes).unwrap();
-    assert_eq!(bytes, [0; 8]);
+    assert_eq!(bytes_at(&there, 0), [0; 8]);
     let flushed = WcStatus::WR_FLUSH_ERR;
     ended(&mut c.send_cq, &[(1, flushed, WcOpcode::SEND, 0), (2, flushed, WcOpcode::RDMA_WRITE, 0)]);
 }
@@ -188,8 +173,8 @@ fn posts_are_checked() {
 /// Where a domain has the same number.
 #[test]
 fn memory_of_another_fabric_is_refused() {
-    let (_env, mut pair) = connected();
-    let (_far, other) = connected();
+    let (_env, mut pair) = connected(Config::default());
+    let (_far, other) = connected(Config::default());
     let foreign = other.client_qp.pd.register([0; 8], BOTH).unwrap();
     assert_eq!(why(pair.client_qp.qp.post_recv(1, foreign.sge(0..8))), Err(PostReason::OtherPd(OfPd::Mr)));
     assert_eq!(pair.client_qp.qp.state(), Ok(QpState::RTS));
@@ -197,11 +182,11 @@ fn memory_of_another_fabric_is_refused() {
 
 #[test]
 fn an_armed_queue_notifies_once() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    let remote = Remote { addr: there.addr(), rkey: there.rkey() };
+    let remote = there.remote(0);
     let readable = |cq: &Cq| {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::from_borrowed_fd(cq.fd(), PollFlags::IN)], Some(&now)).unwrap() == 1
@@ -220,5 +205,5 @@ fn an_armed_queue_notifies_once() {
     assert_eq!(c.send_cq.take_notifications(), Ok(1));
     assert_eq!(c.send_cq.take_notifications(), Ok(0));
     assert!(!readable(&c.send_cq));
-    assert_eq!(drain(&mut c.send_cq).len(), 3);
+    assert_eq!(completions(&mut c.send_cq).len(), 3);
 }

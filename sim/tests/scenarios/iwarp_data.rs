@@ -9,7 +9,7 @@ use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
 use crate::common::why;
 use crate::data_path::ended;
 use crate::iwarp;
-use crate::providers::{ALL, OK, polled, remote};
+use crate::providers::{ALL, OK, polled};
 
 #[test]
 fn on_iwarp_a_write_completes_before_the_read_that_was_posted_first() {
@@ -19,8 +19,8 @@ fn on_iwarp_a_write_completes_before_the_read_that_was_posted_first() {
     let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
     let latency = Config::default().latency;
-    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
-    c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::read(1, here.sge(0..64), there.remote(0))).unwrap();
+    c.qp.post_send(SendWr::write(2, other.sge(0..8), there.remote(0))).unwrap();
     env.fabric.advance_by(latency);
     ended(&mut c.send_cq, &[(2, OK, WcOpcode::RDMA_WRITE, 0)]);
     // The read is still in flight.
@@ -37,9 +37,9 @@ fn on_iwarp_a_fenced_request_waits_for_the_reads_before_it() {
     let (_ids, [mut c, s]) = iwarp::established(&mut env);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
-    c.qp.post_send(SendWr::write(2, here.sge(0..8), remote(&there)).fenced()).unwrap();
-    c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::read(1, here.sge(0..64), there.remote(0))).unwrap();
+    c.qp.post_send(SendWr::write(2, here.sge(0..8), there.remote(0)).fenced()).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(0..8), there.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK)]);
 }
 
@@ -49,7 +49,7 @@ fn on_iwarp_a_write_that_the_peer_refuses_succeeds_and_ends_the_connection() {
     let (_ids, [mut c, s]) = iwarp::established(&mut env);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
-    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(1, here.sge(0..8), there.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(1, OK)]);
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
 }
@@ -68,8 +68,8 @@ fn on_iwarp_a_read_that_the_peer_does_not_answer_is_refused() {
         for (end, near, far, is_answered) in [(0, &here, &there, is_answered[0]), (1, &there, &here, is_answered[1])] {
             let end = &mut ends[end];
             let expected = if is_answered { Ok(()) } else { Err(PostReason::NoReads) };
-            assert_eq!(why(end.qp.post_send(SendWr::read(1, near.sge(0..8), remote(far)))), expected, "{depths:?}");
-            end.qp.post_send(SendWr::write(2, near.sge(0..8), remote(far))).unwrap();
+            assert_eq!(why(end.qp.post_send(SendWr::read(1, near.sge(0..8), far.remote(0)))), expected, "{depths:?}");
+            end.qp.post_send(SendWr::write(2, near.sge(0..8), far.remote(0))).unwrap();
             assert!(polled(&env, &mut end.send_cq).contains(&(2, OK)));
         }
     }
@@ -86,9 +86,9 @@ fn on_iwarp_a_full_cq_has_room_for_the_read_that_is_flushed_twice() {
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0; 8], ALL).unwrap();
     for n in 1..u64::from(DEPTH) {
-        c.qp.post_send(SendWr::write(n, here.sge(0..8), remote(&there))).unwrap();
+        c.qp.post_send(SendWr::write(n, here.sge(0..8), there.remote(0))).unwrap();
     }
-    c.qp.post_send(SendWr::read(DEPTH.into(), here.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::read(DEPTH.into(), here.sge(0..8), there.remote(0))).unwrap();
     env.client.device.destroy_qp(client).unwrap();
     let mut polled = vec![Completion::default(); 2 * DEPTH as usize];
     let count = c.send_cq.poll(&mut polled).unwrap();
@@ -103,7 +103,7 @@ fn on_iwarp_nothing_is_posted_behind_a_refused_request() {
     let (_ids, [mut c, s]) = iwarp::established(&mut env);
     let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 8], ALL).unwrap();
-    let write = |wr_id| SendWr::write(wr_id, here.sge(0..8), remote(&there));
+    let write = |wr_id| SendWr::write(wr_id, here.sge(0..8), there.remote(0));
     c.qp.post_send(write(1)).unwrap();
     env.host.fail_next_doorbell(Errno::EACCES);
     assert_eq!(why(c.qp.post_send(write(2))), Err(PostReason::Device(Errno::EACCES)));
@@ -119,7 +119,7 @@ fn on_iwarp_there_are_no_immediate_data_and_no_atomics() {
     let (_ids, [mut c, s]) = iwarp::established(&mut env);
     let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 8], ALL).unwrap();
-    let remote = remote(&there);
+    let remote = there.remote(0);
     for op in [
         SendOp::SendImm(1),
         SendOp::WriteImm(remote, 1),

@@ -1,10 +1,10 @@
 //! Multicast groups.
 
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{ChannelKey, CmEvent, CmOption, Errno, GroupKey, IdKey, PortSpace};
-use cmid_sim::{Access, Completion, Cq, Fabric, GRH_LEN, To, WcStatus};
+use cmid_sim::{Access, Fabric, GRH_LEN, To, WcStatus};
 
-use crate::common::{EINVAL, Env, Equipment, SECOND, Seen, Side, ip};
+use crate::common::{EINVAL, Env, Equipment, SECOND, Seen, Side, completions, ip, only};
 
 const GROUP: &str = "239.1.2.3:0";
 const OTHER: &str = "239.1.2.4:0";
@@ -135,15 +135,10 @@ impl Peer {
     }
 
     fn record(&mut self) -> usize {
-        let mut buffer = [Completion::default(); 4];
-        let count = self.tools.recv_cq.poll(&mut buffer).unwrap();
-        assert!(buffer[..count].iter().all(|done| done.status == WcStatus::SUCCESS));
-        count
+        let all = completions(&mut self.tools.recv_cq);
+        assert!(all.iter().all(|done| done.status == WcStatus::SUCCESS));
+        all.len()
     }
-}
-
-fn sent(cq: &mut Cq) -> bool {
-    cq.poll(&mut [Completion::default()]) == Ok(1)
 }
 
 #[test]
@@ -165,7 +160,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
         station.tools.qp.post_send(SendWr::send_to(2, station.mr.sge(100..110), to)).unwrap();
         fabric.advance_by(SECOND);
-        assert!(sent(&mut station.tools.send_cq));
+        only(&mut station.tools.send_cq);
     };
     // No QP is attached before the event is read.
     send(sender);
@@ -223,12 +218,11 @@ fn a_member_hears_itself() {
     let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
     station.tools.qp.post_send(SendWr::send_to(2, station.mr.sge(100..110), to)).unwrap();
     fabric.advance_by(SECOND);
-    let mut done = [Completion::default()];
-    assert_eq!(station.tools.recv_cq.poll(&mut done), Ok(1));
-    assert_eq!((done[0].byte_len as usize, done[0].src_qp), (GRH_LEN + 10, station.tools.qp.num()));
+    let done = only(&mut station.tools.recv_cq);
+    assert_eq!((done.byte_len as usize, done.src_qp), (GRH_LEN + 10, station.tools.qp.num()));
     // A group is no address to answer from.
     assert_eq!(
-        station.tools.pd.create_ah_from(&done[0], &station.mr, 0).map(drop).map_err(|error| error.errno()),
+        station.tools.pd.create_ah_from(&done, &station.mr, 0).map(drop).map_err(|error| error.errno()),
         Err(Errno::EINVAL)
     );
     assert_eq!(station.side.set(station.id, CmOption::AckTimeout(14)), EINVAL);

@@ -2,14 +2,14 @@
 //! device has limits.
 
 use cmid_proto::datapath::{
-    Attaching, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
+    Attaching, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::MemoryError;
 use cmid_proto::{CmEvent, ConnParam, Errno, ErrorWith};
-use cmid_sim::{Access, Caps, Completion, Config, Cq, Mr, QpState, Remote, SendOp, WcStatus};
+use cmid_sim::{Access, Caps, Config, Cq, QpState, Remote, SendOp, WcStatus};
 
-use crate::common::{Env, Pair, SECOND, why};
+use crate::common::{Env, SECOND, completions, connected, why};
 use crate::iwarp;
 use crate::memory::windows::bound;
 
@@ -20,46 +20,34 @@ const REFUSED: Errno = Errno(13);
 pub(crate) const OK: WcStatus = WcStatus::SUCCESS;
 const FLUSHED: WcStatus = WcStatus::WR_FLUSH_ERR;
 
-fn connected() -> (Env, Pair) {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
-    (env, pair)
-}
-
-pub(crate) fn remote(mr: &Mr) -> Remote {
-    Remote { addr: mr.addr(), rkey: mr.rkey() }
-}
-
 pub(crate) fn polled(env: &Env, cq: &mut Cq) -> Vec<(u64, WcStatus)> {
     env.fabric.advance_by(SECOND);
-    let mut buffer = [Completion::default(); 8];
-    let count = cq.poll(&mut buffer).unwrap();
-    buffer[..count].iter().map(|done| (done.wr_id, done.status)).collect()
+    completions(cq).iter().map(|done| (done.wr_id, done.status)).collect()
 }
 
 #[test]
 fn a_refused_post_is_executed_with_the_next_doorbell_and_pins_its_memory_until_then() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let other = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
     env.host.fail_next_doorbell(REFUSED);
-    assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).is_err());
+    assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), there.remote(0))).is_err());
     assert_eq!(polled(&env, &mut c.send_cq), []);
     assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
-    c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(2, other.sge(0..8), there.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(2, OK)]);
     assert_eq!(*here.slice().unwrap(), [0xEE; 64]);
 }
 
 #[test]
 fn a_refused_batch_is_in_the_queue_as_a_whole() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
-    let write = |n| SendWr::write(n, here.sge(0..8), remote(&there));
+    let write = |n| SendWr::write(n, here.sge(0..8), there.remote(0));
     env.host.fail_next_doorbell(REFUSED);
     assert!(c.qp.post_sends((1..4).map(write)).is_err());
     assert_eq!(polled(&env, &mut c.send_cq), []);
@@ -72,7 +60,7 @@ fn a_refused_batch_is_in_the_queue_as_a_whole() {
 /// As on a device, where the first request beyond the room ends the batch.
 #[test]
 fn a_batch_without_an_end_is_refused() {
-    let (_env, mut pair) = connected();
+    let (_env, mut pair) = connected(Config::default());
     let c = &mut pair.client_qp;
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let endless = std::iter::repeat_with(|| (1, here.sge(0..8)));
@@ -85,26 +73,26 @@ fn a_batch_without_an_end_is_refused() {
 
 #[test]
 fn refused_posts_fill_the_queue() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
     for n in 0..u64::from(Caps::default().max_send_wr) {
         env.host.fail_next_doorbell(REFUSED);
-        assert!(c.qp.post_send(SendWr::write(n, here.sge(0..8), remote(&there))).is_err());
+        assert!(c.qp.post_send(SendWr::write(n, here.sge(0..8), there.remote(0))).is_err());
     }
-    assert!(c.qp.post_send(SendWr::write(99, here.sge(0..8), remote(&there))).is_err());
+    assert!(c.qp.post_send(SendWr::write(99, here.sge(0..8), there.remote(0))).is_err());
     assert_eq!(polled(&env, &mut c.send_cq), []);
 }
 
 #[test]
 fn refused_posts_are_flushed_in_the_error_state() {
-    let (mut env, mut pair) = connected();
+    let (mut env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], ALL).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
     env.host.fail_next_doorbell(REFUSED);
-    assert!(c.qp.post_send(SendWr::write(1, here.sge(0..8), remote(&there)).unsignaled()).is_err());
+    assert!(c.qp.post_send(SendWr::write(1, here.sge(0..8), there.remote(0)).unsignaled()).is_err());
     env.host.fail_next_doorbell(REFUSED);
     assert!(c.qp.post_recv(2, here.sge(0..8)).is_err());
     env.client.disconnect(pair.client).unwrap();
@@ -112,22 +100,22 @@ fn refused_posts_are_flushed_in_the_error_state() {
     assert_eq!((polled(&env, &mut c.send_cq), polled(&env, &mut c.recv_cq)), (vec![], vec![]));
     // It can be refused in the error state, too.
     env.host.fail_next_doorbell(REFUSED);
-    assert!(c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).is_err());
+    assert!(c.qp.post_send(SendWr::write(3, here.sge(0..8), there.remote(0))).is_err());
     let here = here.deregister().unwrap_err().given;
     assert_eq!(polled(&env, &mut c.send_cq), []);
-    c.qp.post_send(SendWr::write(4, here.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(4, here.sge(0..8), there.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(4, FLUSHED)]);
     here.deregister().unwrap();
 }
 
 #[test]
 fn the_memory_of_a_refused_post_comes_back_with_the_end_of_its_qp() {
-    let (mut env, mut pair) = connected();
+    let (mut env, mut pair) = connected(Config::default());
     let there = pair.server_qp.pd.register(vec![0; 64], ALL).unwrap();
     let c = &mut pair.client_qp;
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     env.host.fail_next_doorbell(REFUSED);
-    assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).is_err());
+    assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), there.remote(0))).is_err());
     let here = here.deregister().unwrap_err().given;
     env.client.device.destroy_qp(pair.client).unwrap();
     drop(pair.client_qp.qp);
@@ -136,7 +124,7 @@ fn the_memory_of_a_refused_post_comes_back_with_the_end_of_its_qp() {
 
 #[test]
 fn a_refused_receive_is_taken_after_the_next_doorbell() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
@@ -154,7 +142,7 @@ fn a_refused_receive_is_taken_after_the_next_doorbell() {
 
 #[test]
 fn a_refused_receive_of_a_shared_queue_is_taken_after_the_next_doorbell() {
-    let (env, pair) = connected();
+    let (env, pair) = connected(Config::default());
     let pd = &pair.server_qp.pd;
     let mut srq = pd.create_srq(SrqCaps { max_wr: 2, max_sge: 1 }).unwrap();
     let there = pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
@@ -170,14 +158,14 @@ fn a_refused_receive_of_a_shared_queue_is_taken_after_the_next_doorbell() {
 
 #[test]
 fn a_refused_bind_is_executed_later() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
     let mut window = s.pd.alloc_mw().unwrap();
     env.host.fail_next_doorbell(REFUSED);
     assert!(s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).is_err());
-    s.qp.post_send(SendWr::write(2, there.sge(0..8), remote(&here)).unsignaled()).unwrap();
+    s.qp.post_send(SendWr::write(2, there.sge(0..8), here.remote(0)).unsignaled()).unwrap();
     assert_eq!(polled(&env, &mut s.send_cq), []);
     // It may be unbound, and must not be invalidated then.
     assert!(s.qp.post_invalidate(9, &mut window).is_err());
@@ -188,7 +176,7 @@ fn a_refused_bind_is_executed_later() {
 
 #[test]
 fn a_refused_invalidate_is_executed_later() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
@@ -198,7 +186,7 @@ fn a_refused_invalidate_is_executed_later() {
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
     c.qp.post_send(SendWr::read(3, here.sge(0..8), shown)).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(3, OK)]);
-    s.qp.post_send(SendWr::write(4, there.sge(0..8), remote(&here))).unwrap();
+    s.qp.post_send(SendWr::write(4, there.sge(0..8), here.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut s.send_cq), [(4, OK)]);
     c.qp.post_send(SendWr::read(5, here.sge(0..8), shown)).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(5, WcStatus::REM_ACCESS_ERR)]);
@@ -206,7 +194,7 @@ fn a_refused_invalidate_is_executed_later() {
 
 #[test]
 fn a_local_invalidate_waits_for_the_requests_before_it() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
@@ -229,12 +217,12 @@ fn a_local_invalidate_waits_for_the_requests_before_it() {
 #[test]
 fn a_fenced_write_sends_what_a_read_before_it_has_brought() {
     for fenced in [false, true] {
-        let (env, mut pair) = connected();
+        let (env, mut pair) = connected(Config::default());
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
         let [from, to] = [0xEE, 0].map(|byte| s.pd.register(vec![byte; 8], ALL).unwrap());
-        c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&from))).unwrap();
-        let write = SendWr::write(2, here.sge(0..8), remote(&to));
+        c.qp.post_send(SendWr::read(1, here.sge(0..8), from.remote(0))).unwrap();
+        let write = SendWr::write(2, here.sge(0..8), to.remote(0));
         c.qp.post_send(if fenced { write.fenced() } else { write }).unwrap();
         assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK)]);
         assert_eq!(to.deregister().unwrap().buffer, [if fenced { 0xEE } else { 1 }; 8]);
@@ -244,13 +232,13 @@ fn a_fenced_write_sends_what_a_read_before_it_has_brought() {
 /// The peer answers one at a time.
 #[test]
 fn a_read_waits_until_the_peer_can_answer_it_and_what_is_behind_it_waits_too() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let [here, other] = [1, 2].map(|byte| c.pd.register(vec![byte; 8], Access::LOCAL_WRITE).unwrap());
     let [from, to] = [0xEE, 0].map(|byte| s.pd.register(vec![byte; 8], ALL).unwrap());
-    c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&from))).unwrap();
-    c.qp.post_send(SendWr::read(2, other.sge(0..8), remote(&from))).unwrap();
-    c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&to))).unwrap();
+    c.qp.post_send(SendWr::read(1, here.sge(0..8), from.remote(0))).unwrap();
+    c.qp.post_send(SendWr::read(2, other.sge(0..8), from.remote(0))).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(0..8), to.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK)]);
     assert_eq!(to.deregister().unwrap().buffer, [0xEE; 8], "what the first read has brought");
 }
@@ -258,7 +246,7 @@ fn a_read_waits_until_the_peer_can_answer_it_and_what_is_behind_it_waits_too() {
 #[test]
 fn a_qp_without_its_id_is_flushed_and_its_peer_changes_nothing() {
     for destroyed in [false, true] {
-        let (mut env, mut pair) = connected();
+        let (mut env, mut pair) = connected(Config::default());
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(vec![1; 8], ALL).unwrap();
         let there = s.pd.register(vec![0; 8], ALL).unwrap();
@@ -270,9 +258,9 @@ fn a_qp_without_its_id_is_flushed_and_its_peer_changes_nothing() {
         }
         assert_eq!(s.qp.state(), Ok(QpState::ERR));
         assert_eq!(polled(&env, &mut s.recv_cq), [(1, FLUSHED)]);
-        s.qp.post_send(SendWr::write(2, there.sge(0..8), remote(&here))).unwrap();
+        s.qp.post_send(SendWr::write(2, there.sge(0..8), here.remote(0))).unwrap();
         assert_eq!(polled(&env, &mut s.send_cq), [(2, FLUSHED)]);
-        c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).unwrap();
+        c.qp.post_send(SendWr::write(3, here.sge(0..8), there.remote(0))).unwrap();
         env.fabric.advance_by(SECOND * 10);
         assert_eq!(polled(&env, &mut c.send_cq), [(3, WcStatus::RETRY_EXC_ERR)]);
         assert_eq!(there.deregister().unwrap().buffer, [0; 8]);
@@ -314,8 +302,7 @@ fn an_iwarp_device_has_other_limits() {
 #[test]
 fn a_window_without_range_gives_access_to_the_whole_region() {
     for (windows_without_range, status) in [(true, OK), (false, WcStatus::REM_ACCESS_ERR)] {
-        let mut env = Env::with(Config { windows_without_range, ..Config::default() });
-        let mut pair = env.established_with_qps();
+        let (env, mut pair) = connected(Config { windows_without_range, ..Config::default() });
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
         let there = s.pd.register(vec![0; 64], ALL).unwrap();
@@ -330,7 +317,7 @@ fn a_window_without_range_gives_access_to_the_whole_region() {
 /// acknowledged.
 #[test]
 fn the_key_of_a_region_cannot_be_invalidated_by_a_message() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(Config::default());
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 8], ALL).unwrap();
@@ -362,7 +349,7 @@ fn a_read_that_the_peer_does_not_answer_is_refused_or_fails() {
         env.server.accept(new, ConnParam { responder_resources: serves, ..param }, &[]).unwrap();
         env.client.next(env.cc).is(client, CmEvent::Established, 0);
         let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
-        let posted = c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&there)));
+        let posted = c.qp.post_send(SendWr::read(1, here.sge(0..8), there.remote(0)));
         match expected {
             None => assert_eq!(why(posted), Err(PostReason::NoReads)),
             Some(expected) => {

@@ -6,9 +6,9 @@ use cmid_proto::datapath::{
     AckTimeout, MemoryRegion, ModifyReason, ProtectionDomain, QpAttr, QpAttrs, QueuePair, RnrTimer, SendWr, WcOpcode,
 };
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace, Transport};
-use cmid_sim::{Access, QpState, WcStatus};
+use cmid_sim::{Access, Config, QpState, WcStatus};
 
-use crate::common::{Env, Equipment, SECOND};
+use crate::common::{Env, Equipment, SECOND, connected};
 use crate::data_path::ended;
 use crate::iwarp;
 
@@ -116,8 +116,7 @@ fn datagrams_and_iwarp_have_no_such_attributes_nor_has_a_qp_that_has_ended() {
     let (_ids, [mut client, _server]) = iwarp::established(&mut iwarp::env());
     assert_eq!(reason(&mut client.qp), Err(ModifyReason::NotOfTransport(Transport::Iwarp)));
 
-    let mut env = Env::new();
-    let mut pair = env.established_with_qps();
+    let (mut env, mut pair) = connected(Config::default());
     env.client.disconnect(pair.client).unwrap();
     assert_eq!(reason(&mut pair.client_qp.qp), Err(ModifyReason::Ended(QpState::ERR)));
 }

@@ -1,17 +1,16 @@
 //! Removal and addition of devices.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Ece, Errno, IdKey, Outcome, PortSpace};
-use cmid_sim::{Access, Completion, Config, Fabric, Host, Remote, WcStatus};
+use cmid_sim::{Access, Config, Fabric, Host, WcStatus};
 
-use crate::common::{Env, SECOND, Side, ip, why};
+use crate::common::{Env, SECOND, Side, connected, ip, only, why};
 
 const ENXIO: Outcome = Err(Errno::ENXIO);
 
 #[test]
 fn behaviour_78_the_device_goes() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
+    let (mut env, pair) = connected(Config::default());
     let (l, c, s) = (pair.listener, pair.client, pair.new);
     // A client that waits for an answer, and the id of its request, which is not accepted.
     let (u, n) = env.requested_on(l);
@@ -142,24 +141,22 @@ fn memberships_end_with_the_device() {
 
 #[test]
 fn qps_are_flushed_and_gone() {
-    let mut env = Env::new();
-    let mut pair = env.established_with_qps();
+    let (mut env, mut pair) = connected(Config::default());
     let c = &mut pair.client_qp;
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mr = c.pd.register(vec![0; 16], access).unwrap();
     c.qp.post_recv(1, mr.sge(0..8)).unwrap();
     c.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
     env.host.remove_device();
-    let mut done = [Completion::default(); 4];
-    assert_eq!(c.recv_cq.poll(&mut done), Ok(1));
-    assert_eq!((done[0].wr_id, done[0].status), (1, WcStatus::WR_FLUSH_ERR));
-    assert_eq!(c.send_cq.poll(&mut done), Ok(1));
-    assert_eq!((done[0].wr_id, done[0].status), (2, WcStatus::WR_FLUSH_ERR));
+    for (cq, wr_id) in [(&mut c.recv_cq, 1), (&mut c.send_cq, 2)] {
+        let done = only(cq);
+        assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::WR_FLUSH_ERR));
+    }
     let gone = Err(Errno::EINVAL);
     assert_eq!(c.qp.state().map(drop), gone);
     assert_eq!(why(c.qp.post_recv(3, mr.sge(0..8))), Err(PostReason::Gone));
     assert_eq!(why(c.qp.post_send(SendWr::send(4, mr.sge(0..8)))), Err(PostReason::Gone));
-    let remote = Remote { addr: mr.addr(), rkey: mr.rkey() };
+    let remote = mr.remote(0);
     assert_eq!(why(c.qp.post_send(SendWr::write(5, mr.sge(0..8), remote))), Err(PostReason::Gone));
     assert_eq!(env.client.device.alloc_pd(pair.client).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     assert_eq!(env.client.device.destroy_qp(pair.client), Ok(()));

@@ -3,7 +3,7 @@
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_sim::{Access, Config, Mr, QpState, WcStatus};
 
-use crate::common::{Env, Pair, SECOND};
+use crate::common::{Env, Pair, SECOND, bytes_at, connected};
 use crate::data_path::ended;
 
 const SENT: (WcStatus, WcOpcode, u32) = (WcStatus::SUCCESS, WcOpcode::SEND, 0);
@@ -62,9 +62,7 @@ fn a_long_one_ends_the_connection() {
     env.host.set_link(true);
     env.fabric.advance_by(SECOND);
     ended(&mut pair.server_qp.recv_cq, &[]);
-    let mut bytes = [1; 16];
-    there.read(0, &mut bytes).unwrap();
-    assert_eq!(bytes, [0; 16]);
+    assert_eq!(bytes_at(&there, 0), [0; 16]);
 }
 
 /// Hazard P48.
@@ -101,8 +99,7 @@ fn a_peer_that_is_gone_is_found_only_with_a_limit() {
 fn a_device_that_reads_late_sends_memory_as_it_is_when_it_arrives() {
     // A request that is flushed is over: its memory may be used again.
     for (reads_late, is_flushed, sent) in [(false, false, b"first"), (true, false, b"later"), (true, true, b"first")] {
-        let mut env = Env::with(Config { reads_late, ..Config::default() });
-        let mut pair = env.established_with_qps();
+        let (mut env, mut pair) = connected(Config { reads_late, ..Config::default() });
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let mut here = c.pd.register(b"first".to_vec(), Access::LOCAL_WRITE).unwrap();
         let there = s.pd.register(vec![0; 5], Access::LOCAL_WRITE).unwrap();
@@ -113,8 +110,6 @@ fn a_device_that_reads_late_sends_memory_as_it_is_when_it_arrives() {
         }
         here.write(0, b"later").unwrap();
         env.fabric.advance_by(SECOND);
-        let mut arrived = [0; 5];
-        there.read(0, &mut arrived).unwrap();
-        assert_eq!(arrived, *sent);
+        assert_eq!(bytes_at(&there, 0), *sent);
     }
 }

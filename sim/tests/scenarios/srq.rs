@@ -1,13 +1,13 @@
 //! Shared receive queues: what a simulated device can be told to do, and what soft-RoCE does not show.
 
 use cmid_proto::datapath::{
-    Attaching, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
-    SharedReceiveQueue, SrqCaps,
+    Attaching, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
-use cmid_sim::{Access, Caps, Completion, Config, Cq, GRH_LEN, PdState, Qp, To, WcStatus};
+use cmid_sim::{Access, Caps, Config, GRH_LEN, PdState, Qp, To, WcStatus};
 
-use crate::common::{Env, Equipment, SECOND, Side, why};
+use crate::common::{Env, Equipment, SECOND, Side, bytes_at, why};
+use crate::providers::polled;
 
 const CAPS: SrqCaps = SrqCaps { max_wr: 4, max_sge: 1 };
 
@@ -34,12 +34,6 @@ fn connected(config: Config) -> (Env, Equipment, IdKey, Equipment, cmid_sim::Srq
     env.client.next(env.cc).is(client, CmEvent::Established, 0);
     env.server.next(env.cs).is(new, CmEvent::Established, 0);
     (env, client_qp, new, server_qp, srq)
-}
-
-fn polled(cq: &mut Cq) -> Vec<(u64, WcStatus)> {
-    let mut buffer = [Completion::default(); 4];
-    let count = cq.poll(&mut buffer).unwrap();
-    buffer[..count].iter().map(|done| (done.wr_id, done.status)).collect()
 }
 
 #[test]
@@ -76,10 +70,8 @@ fn datagrams_take_receives_of_an_srq_too() {
         env.fabric.advance_by(SECOND);
     }
     // The second one is lost: there is no receive.
-    assert_eq!(polled(&mut server.recv_cq), [(1, WcStatus::SUCCESS)]);
-    assert_eq!(polled(&mut client.send_cq), [(2, WcStatus::SUCCESS), (3, WcStatus::SUCCESS)]);
+    assert_eq!(polled(&env, &mut server.recv_cq), [(1, WcStatus::SUCCESS)]);
+    assert_eq!(polled(&env, &mut client.send_cq), [(2, WcStatus::SUCCESS), (3, WcStatus::SUCCESS)]);
     assert_eq!((env.fabric.counters().datagrams_dropped, srq.unpolled()), (1, 0));
-    let mut bytes = [0; 8];
-    memory.read(GRH_LEN, &mut bytes).unwrap();
-    assert_eq!(bytes, [7; 8]);
+    assert_eq!(bytes_at(&memory, GRH_LEN), [7; 8]);
 }

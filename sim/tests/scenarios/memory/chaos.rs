@@ -2,7 +2,7 @@
 //! is freed while the device uses it.
 
 use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_sim::{Change, Completion, Left, Mw, Remote, ReregFault, Resource};
+use cmid_sim::{Change, Completion, Left, Mw, ReregFault, Resource};
 
 use super::*;
 use crate::common::{Equipment, Pair};
@@ -185,7 +185,7 @@ impl Chaos {
     fn post(&mut self, at: usize) -> String {
         let side = if self.dice.roll(2) == 0 { &mut self.pair.client_qp } else { &mut self.pair.server_qp };
         let target = &self.mrs[self.dice.roll(self.mrs.len())];
-        let remote = Remote { addr: target.addr(), rkey: target.rkey() };
+        let remote = target.remote(0);
         let (mr, qp) = (&self.mrs[at], &mut side.qp);
         let end = mr.len();
         let posted = match self.dice.roll(5) {

@@ -3,10 +3,10 @@
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
 };
-use cmid_sim::{Completion, Cq, Remote, WcStatus};
+use cmid_sim::{Completion, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND, why};
+use crate::common::{Pair, SECOND, bytes_at, only, why};
 
 /// Completions outlive their QP, and the memory of a removed device can be deregistered.
 fn connected() -> (Env, Pair) {
@@ -17,22 +17,11 @@ fn connected() -> (Env, Pair) {
         rereg: Rereg::All,
         ..Config::default()
     };
-    let mut env = Env::with(config);
-    let pair = env.established_with_qps();
-    (env, pair)
-}
-
-#[track_caller]
-fn poll(cq: &mut Cq) -> Completion {
-    let mut one = [Completion::default()];
-    assert_eq!(cq.poll(&mut one), Ok(1));
-    one[0]
+    crate::common::connected(config)
 }
 
 fn bytes(mr: &Mr) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    mr.read(0, &mut bytes).unwrap();
-    bytes
+    bytes_at(mr, 0)
 }
 
 /// A message to the server that has arrived and is not polled.
@@ -51,17 +40,17 @@ fn what_has_arrived_is_in_memory_when_it_is_polled() {
     let (env, mut pair) = connected();
     let to = received(&env, &mut pair);
     assert_eq!(bytes(&to), [0; 8]);
-    assert_eq!(poll(&mut pair.server_qp.recv_cq).byte_len, 8);
+    assert_eq!(only(&mut pair.server_qp.recv_cq).byte_len, 8);
     assert_eq!(bytes(&to), [7; 8]);
     // The same for a read. A write of the peer is done by the device, without a poll.
     let c = &mut pair.client_qp;
     let into = c.pd.register([0; 8], RW).unwrap();
-    let remote = Remote { addr: to.addr(), rkey: to.rkey() };
-    poll(&mut c.send_cq);
+    let remote = to.remote(0);
+    only(&mut c.send_cq);
     c.qp.post_send(SendWr::read(3, into.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
     assert_eq!(bytes(&into), [0; 8]);
-    assert_eq!((poll(&mut c.send_cq).byte_len, bytes(&into)), (8, [7; 8]));
+    assert_eq!((only(&mut c.send_cq).byte_len, bytes(&into)), (8, [7; 8]));
     let other = c.pd.register([9; 8], RW).unwrap();
     c.qp.post_send(SendWr::write(4, other.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
@@ -75,7 +64,7 @@ fn memory_is_not_given_back_before_the_poll_when_the_device_is_removed() {
     let to = received(&env, &mut pair);
     env.host.remove_device();
     let freed = to.deregister();
-    assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
+    assert_eq!(only(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     let ErrorWith { given: to, error } = freed.unwrap_err();
     refused(error, MemoryReason::InFlight);
@@ -106,7 +95,7 @@ fn memory_is_not_given_back_before_the_poll_when_the_qp_is_destroyed() {
     let to = received(&env, &mut pair);
     env.server.device.destroy_qp(pair.new).unwrap();
     let freed = to.deregister();
-    assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
+    assert_eq!(only(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     let ErrorWith { given: to, error } = freed.unwrap_err();
     refused(error, MemoryReason::InFlight);
@@ -122,7 +111,7 @@ fn dropped_memory_is_freed_after_the_poll() {
     drop(to);
     env.host.remove_device();
     assert_eq!(pd.users(), 1);
-    poll(&mut pair.server_qp.recv_cq);
+    only(&mut pair.server_qp.recv_cq);
     assert_eq!((pd.users(), env.fabric.counters().copied_to_freed), (0, 0));
     pd.dealloc().unwrap();
 }

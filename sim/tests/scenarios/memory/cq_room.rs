@@ -4,6 +4,7 @@ use cmid_proto::datapath::{CompletionQueue, CqRoom, DataPath, ProtectionDomain, 
 use cmid_sim::{Caps, Completion, Cq, Qp};
 
 use super::*;
+use crate::common::connected;
 
 const CAPS: Caps = Caps { max_send_wr: 6, max_recv_wr: 2, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 
@@ -53,8 +54,7 @@ const OVERRUN: &str = "9 more work requests would overrun the CQ of depth 14, wh
 #[test]
 fn the_share_of_a_destroyed_qp_lasts_as_long_as_its_completions() {
     for outlive in [false, true] {
-        let mut env = Env::with(Config { completions_outlive_qp: outlive, ..Config::default() });
-        let pair = env.established_with_qps();
+        let (mut env, pair) = connected(Config { completions_outlive_qp: outlive, ..Config::default() });
         let mut c = pair.client_qp;
         let mr = c.pd.register([0; 8], RW).unwrap();
         (0..16).for_each(|wr_id| c.qp.post_recv(wr_id, mr.sge(0..8)).unwrap());

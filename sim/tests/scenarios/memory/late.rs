@@ -1,10 +1,10 @@
 //! What the device copies later than it checks the key: only a deregistration waits, and on iWARP a change of the QP.
 
-use cmid_proto::datapath::{CompletionQueue, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr};
-use cmid_sim::{Change, Completion, Remote, Returned, Way, WcStatus};
+use cmid_proto::datapath::{Memory, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr};
+use cmid_sim::{Change, Remote, Returned, Way, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND};
+use crate::common::{Pair, SECOND, bytes_at, connected, only};
 use crate::iwarp;
 
 const OLD: [u8; 8] = [1; 8];
@@ -14,11 +14,10 @@ const NEW: [u8; 8] = [2; 8];
 fn under_way(rereg: Rereg, buffer: impl Into<Buffer>) -> (Env, Pair, Mr) {
     let config = Config { rereg, copies_late: true, ..Config::default() };
     let latency = config.latency;
-    let mut env = Env::with(config);
-    let mut pair = env.established_with_qps();
+    let (env, mut pair) = connected(config);
     let here = pair.client_qp.pd.register(NEW, Access::empty()).unwrap();
     let there = pair.server_qp.pd.register(buffer, RW).unwrap();
-    let to = Remote { addr: there.addr(), rkey: there.rkey() };
+    let to = there.remote(0);
     pair.client_qp.qp.post_send(SendWr::write(1, here.sge(0..8), to)).unwrap();
     env.fabric.advance_by(latency);
     assert_eq!(bytes(&there), OLD);
@@ -26,18 +25,15 @@ fn under_way(rereg: Rereg, buffer: impl Into<Buffer>) -> (Env, Pair, Mr) {
 }
 
 fn bytes(mr: &Mr) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    mr.read(0, &mut bytes).unwrap();
-    bytes
+    bytes_at(mr, 0)
 }
 
 /// The packet is copied, if it was not. The peer has its completion.
 #[track_caller]
 fn later(env: &Env, pair: &mut Pair) {
     env.fabric.advance_by(SECOND);
-    let mut done = [Completion::default(); 2];
-    assert_eq!(pair.client_qp.send_cq.poll(&mut done), Ok(1));
-    assert_eq!((done[0].wr_id, done[0].status), (1, WcStatus::SUCCESS));
+    let done = only(&mut pair.client_qp.send_cq);
+    assert_eq!((done.wr_id, done.status), (1, WcStatus::SUCCESS));
     assert_eq!(env.fabric.counters().copied_to_freed, 0);
 }
 
@@ -81,11 +77,10 @@ fn a_deregistration_waits_for_the_packet() {
 fn a_deregistration_waits_for_the_atomic_operation() {
     let config = Config { copies_late: true, ..Config::default() };
     let latency = config.latency;
-    let mut env = Env::with(config);
-    let mut pair = env.established_with_qps();
+    let (env, mut pair) = connected(config);
     let here = pair.client_qp.pd.register(NEW, Access::LOCAL_WRITE).unwrap();
     let there = pair.server_qp.pd.register(OLD, RW | Access::REMOTE_ATOMIC).unwrap();
-    let to = Remote { addr: there.addr(), rkey: there.rkey() };
+    let to = there.remote(0);
     let swap = SendWr::compare_swap(1, here.sge(0..8), to, u64::from_ne_bytes(OLD), u64::from_ne_bytes(NEW));
     pair.client_qp.qp.post_send(swap).unwrap();
     env.fabric.advance_by(latency);
@@ -105,7 +100,7 @@ fn on_iwarp_a_change_of_the_qps_waits_after_each_deregistration() {
         let (_ids, [mut c, s]) = iwarp::established(&mut env);
         let here = c.pd.register(NEW, Access::empty()).unwrap();
         let mut there = s.pd.register(OLD, RW).unwrap();
-        let to = Remote { addr: there.addr(), rkey: there.rkey() };
+        let to = there.remote(0);
         c.qp.post_send(SendWr::write(1, here.sge(0..8), to)).unwrap();
         env.fabric.advance_by(latency);
         assert_eq!(bytes(&there), OLD);
@@ -150,8 +145,7 @@ fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
     for how in ["invalidated", "deallocated", "dropped"] {
         let config = Config { copies_late: true, ..Config::default() };
         let latency = config.latency;
-        let mut env = Env::with(config);
-        let mut pair = env.established_with_qps();
+        let (env, mut pair) = connected(config);
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(NEW, Access::empty()).unwrap();
         let pool = s.pd.pool(vec![1; 8], 8, Access::MW_BIND).unwrap();
@@ -160,7 +154,7 @@ fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
         let mut window = s.pd.alloc_mw().unwrap();
         s.qp.post_bind_block(1, &mut window, block, Access::REMOTE_WRITE).unwrap();
         env.fabric.advance_by(SECOND);
-        assert_eq!(s.send_cq.poll(&mut [Completion::default()]), Ok(1));
+        only(&mut s.send_cq);
         let to = Remote { rkey: window.rkey(), ..before };
         c.qp.post_send(SendWr::write(1, here.sge(0..8), to)).unwrap();
         env.fabric.advance_by(latency);
@@ -168,7 +162,7 @@ fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
             "invalidated" => {
                 s.qp.post_invalidate(2, &mut window).unwrap();
                 env.fabric.advance_by(latency * 2);
-                assert_eq!(s.send_cq.poll(&mut [Completion::default()]), Ok(1));
+                only(&mut s.send_cq);
                 drop(window.reclaim().unwrap());
             }
             "deallocated" => drop(window.dealloc().unwrap()),
@@ -186,8 +180,7 @@ fn a_block_comes_back_after_the_packet_that_its_window_has_let_in() {
 #[test]
 fn a_block_of_a_bind_in_flight_comes_back_with_the_qp() {
     for copies_late in [false, true] {
-        let mut env = Env::with(Config { copies_late, ..Config::default() });
-        let pair = env.established_with_qps();
+        let (mut env, pair) = connected(Config { copies_late, ..Config::default() });
         let mut s = pair.server_qp;
         let pool = s.pd.pool(vec![1; 8], 8, Access::MW_BIND).unwrap();
         env.server.device.destroy_qp(pair.new).unwrap();
@@ -196,8 +189,7 @@ fn a_block_of_a_bind_in_flight_comes_back_with_the_qp() {
         let parts = window.dealloc().unwrap().len();
         assert_eq!((parts, pool.available()), if copies_late { (0, 0) } else { (1, 1) });
         env.fabric.advance_by(SECOND);
-        let mut done = [Completion::default()];
-        assert_eq!((s.send_cq.poll(&mut done), done[0].status), (Ok(1), WcStatus::WR_FLUSH_ERR));
+        assert_eq!(only(&mut s.send_cq).status, WcStatus::WR_FLUSH_ERR);
         drop(s.pd.alloc_mw().unwrap());
         assert_eq!(pool.available(), usize::from(!copies_late));
         drop(s.qp);

@@ -6,12 +6,11 @@ use cmid_proto::datapath::{
 use cmid_sim::{Change, Completion, Cq, Way};
 
 use super::*;
-use crate::common::{Equipment, Pair, SECOND, why};
+use crate::common::{Equipment, SECOND, connected, why};
 
-fn connected() -> (Env, Pair) {
-    let mut env = Env::with(Config { rereg: Rereg::All, ..Config::default() });
-    let pair = env.established_with_qps();
-    (env, pair)
+/// A device that can re-register everything.
+fn able() -> Config {
+    Config { rereg: Rereg::All, ..Config::default() }
 }
 
 fn smaller(mr: &mut Mr) -> Reregistered {
@@ -49,7 +48,7 @@ fn users(pd: &Pd, expected: u32) {
 
 #[test]
 fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
-    let (mut env, mut pair) = connected();
+    let (mut env, mut pair) = connected(able());
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     assert_eq!(
@@ -73,7 +72,7 @@ fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
 
 #[test]
 fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
-    let (mut env, pair) = connected();
+    let (mut env, pair) = connected(able());
     let c = pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let mut qp = c.qp;
@@ -91,8 +90,7 @@ fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
 fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
     for (outlive, dropped) in [(false, false), (true, false), (true, true)] {
         let config = Config { rereg: Rereg::All, completions_outlive_qp: outlive, ..Config::default() };
-        let mut env = Env::with(config);
-        let mut pair = env.established_with_qps();
+        let (mut env, mut pair) = connected(config);
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let (from, mut to) = (c.pd.register([1; 8], RW).unwrap(), s.pd.register([2; 8], RW).unwrap());
         let mut never = s.pd.register([2; 8], RW).unwrap();
@@ -124,7 +122,7 @@ fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
 
 #[test]
 fn a_dropped_region_that_the_device_keeps_is_tried_again() {
-    let (env, mut pair) = connected();
+    let (env, mut pair) = connected(able());
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     env.host.fail_next_deregistration(Errno::EBUSY);
@@ -137,7 +135,7 @@ fn a_dropped_region_that_the_device_keeps_is_tried_again() {
 
 #[test]
 fn whoever_comes_by_ends_what_only_a_passing_failure_has_left() {
-    let (mut env, pair) = connected();
+    let (mut env, pair) = connected(able());
     let device = &mut env.client.device;
     let host = &env.host;
     let park = |pd: &cmid_sim::Pd| {
@@ -176,7 +174,7 @@ fn park_again(pd: &cmid_sim::Pd, host: &cmid_sim::Host) {
 
 #[test]
 fn no_handle_prints_the_memory_of_the_fabric() {
-    let (env, pair) = connected();
+    let (env, pair) = connected(able());
     let c = &pair.client_qp;
     let mr = c.pd.register(vec![171; 100_000], RW).unwrap();
     let mw = c.pd.alloc_mw().unwrap();
@@ -197,7 +195,7 @@ fn no_handle_prints_the_memory_of_the_fabric() {
 
 #[test]
 fn a_dropped_region_keeps_its_domain() {
-    let (mut env, pair) = connected();
+    let (mut env, pair) = connected(able());
     let c = pair.client_qp;
     let (mut qp, mut cq, pd) = (c.qp, c.recv_cq, c.pd);
     let here = pd.register([1; 8], RW).unwrap();

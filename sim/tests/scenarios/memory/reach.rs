@@ -1,10 +1,10 @@
 //! Effects of a re-registration on access to memory. Rights are checked when a work request is carried out.
 
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
-use cmid_sim::{Change, Completion, Cq, WcStatus};
+use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
+use cmid_sim::{Change, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND, why};
+use crate::common::{Pair, SECOND, bytes_at, connected, only, why};
 
 struct Link {
     env: Env,
@@ -13,16 +13,9 @@ struct Link {
     there: Mr,
 }
 
-fn status(cq: &mut Cq) -> WcStatus {
-    let mut done = [Completion::default(); 2];
-    assert_eq!(cq.poll(&mut done), Ok(1));
-    done[0].status
-}
-
 impl Link {
     fn new(rereg: Rereg) -> Link {
-        let mut env = Env::with(Config { rereg, ..Config::default() });
-        let pair = env.established_with_qps();
+        let (env, pair) = connected(Config { rereg, ..Config::default() });
         let here = pair.client_qp.pd.register([1; 16], RW).unwrap();
         let there = pair.server_qp.pd.register([2; 16], RW).unwrap();
         Link { env, pair, here, there }
@@ -40,7 +33,7 @@ impl Link {
         server_qp.qp.post_recv(3, self.there.sge(0..16)).unwrap();
         client_qp.qp.post_send(SendWr::send(4, self.here.sge(0..16))).unwrap();
         self.env.fabric.advance_by(SECOND);
-        [status(&mut client_qp.send_cq), status(&mut server_qp.recv_cq)]
+        [only(&mut client_qp.send_cq).status, only(&mut server_qp.recv_cq).status]
     }
 }
 
@@ -51,10 +44,8 @@ fn what_is_under_way_is_checked_when_it_arrives() {
     link.pair.client_qp.qp.post_send(SendWr::write(1, link.here.sge(0..16), remote)).unwrap();
     link.change(Change::default().to_access(Access::LOCAL_WRITE));
     link.env.fabric.advance_by(SECOND);
-    assert_eq!(status(&mut link.pair.client_qp.send_cq), WcStatus::REM_ACCESS_ERR);
-    let mut bytes = [0; 16];
-    link.there.read(0, &mut bytes).unwrap();
-    assert_eq!(bytes, [2; 16]);
+    assert_eq!(only(&mut link.pair.client_qp.send_cq).status, WcStatus::REM_ACCESS_ERR);
+    assert_eq!(bytes_at(&link.there, 0), [2; 16]);
 }
 
 #[test]
@@ -69,7 +60,7 @@ fn a_receive_and_a_read_need_local_write_now() {
     // A write only reads from the region.
     s.post_send(SendWr::write(3, to, from)).unwrap();
     link.env.fabric.advance_by(SECOND);
-    assert_eq!(status(&mut link.pair.server_qp.send_cq), WcStatus::SUCCESS);
+    assert_eq!(only(&mut link.pair.server_qp.send_cq).status, WcStatus::SUCCESS);
     link.change(Change::default().to_access(Access::LOCAL_WRITE));
     assert_eq!(link.sends(), [WcStatus::SUCCESS; 2]);
 }

@@ -4,6 +4,7 @@ use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, MemoryWindow
 use cmid_sim::{Change, PdState};
 
 use super::*;
+use crate::common::connected;
 
 #[test]
 fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
@@ -85,8 +86,7 @@ fn another_device_knows_nothing_of_the_one_before() {
 #[test]
 fn traffic_pins_after_the_device_is_gone_too() {
     for destroyed in [false, true] {
-        let mut env = Env::with(Config { destroy_after_removal: true, ..Config::default() });
-        let pair = env.established_with_qps();
+        let (mut env, pair) = connected(Config { destroy_after_removal: true, ..Config::default() });
         let mut c = pair.client_qp;
         let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
         c.qp.post_recv(1, mr.sge(0..1)).unwrap();

@@ -5,6 +5,7 @@ use cmid_sim::{Buffer, Change, SharedBuffer};
 
 use super::windows::ended;
 use super::*;
+use crate::common::{bytes_at, connected};
 
 fn shared(len: usize) -> SharedBuffer {
     Buffer::from(vec![3; len]).share()
@@ -13,8 +14,7 @@ fn shared(len: usize) -> SharedBuffer {
 #[test]
 fn a_change_of_one_registration_leaves_the_others() {
     for rereg in [Rereg::None, Rereg::All] {
-        let mut env = Env::with(Config { rereg, ..Config::default() });
-        let mut pair = env.established_with_qps();
+        let (env, mut pair) = connected(Config { rereg, ..Config::default() });
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let memory = shared(64);
         let mut moved = s.pd.register(memory.clone(), RW).unwrap();
@@ -26,9 +26,7 @@ fn a_change_of_one_registration_leaves_the_others() {
         let into = c.pd.register(vec![0; 8], RW).unwrap();
         c.qp.post_send(SendWr::read(1, into.sge(0..8), stays.remote(0))).unwrap();
         assert_eq!(ended(&env, &mut c.send_cq).0, cmid_sim::WcStatus::SUCCESS);
-        let mut bytes = [0; 8];
-        into.read(0, &mut bytes).unwrap();
-        assert_eq!(bytes, [3; 8]);
+        assert_eq!(bytes_at(&into, 0), [3; 8]);
         drop((moved, stays));
         assert_eq!(Buffer::from(memory).into_vec().unwrap(), [3; 64]);
         assert_eq!(env.fabric.counters().freed_in_use, 0);
@@ -37,8 +35,7 @@ fn a_change_of_one_registration_leaves_the_others() {
 
 #[test]
 fn a_pool_takes_no_memory_that_others_may_register() {
-    let mut env = Env::new();
-    let pair = env.established_with_qps();
+    let (_env, pair) = connected(Config::default());
     let pd = &pair.client_qp.pd;
     let memory = shared(64);
     refused(pd.pool(memory.clone(), 16, Access::empty()).unwrap_err().error, MemoryReason::SharedPool);

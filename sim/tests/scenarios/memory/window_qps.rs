@@ -6,16 +6,16 @@ use cmid_proto::datapath::{
 };
 use cmid_sim::{Completion, Mw, Piece, QpState, Remote, WcStatus};
 
-use super::windows::{INVALIDATE, bound, connected, ended, ended_after};
+use super::windows::{INVALIDATE, bindable, bound, ended, ended_after};
 use super::*;
-use crate::common::{Equipment, SECOND, why};
+use crate::common::{Equipment, SECOND, connected, why};
 
 const READ: WcOpcode = WcOpcode::RDMA_READ;
 
 #[test]
 fn a_window_keeps_the_qp_that_it_was_bound_through() {
     for invalidated in [false, true] {
-        let (mut env, pair, mr) = connected(Rereg::None);
+        let (mut env, pair, mr) = bindable(Rereg::None);
         let mut s = pair.server_qp;
         let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
         if invalidated {
@@ -40,7 +40,7 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
 /// A program may post binds to a QP that has failed: each fails, and may be bound as far as is known.
 #[test]
 fn binds_that_fail_for_ever_are_refused_at_a_limit() {
-    let (env, pair, mr) = connected(Rereg::None);
+    let (env, pair, mr) = bindable(Rereg::None);
     let mut s = pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     let mut posted = 0;
@@ -61,7 +61,7 @@ fn binds_that_fail_for_ever_are_refused_at_a_limit() {
 
 #[test]
 fn a_qp_without_id_and_handle_goes_with_its_window() {
-    let (mut env, mut pair, mr) = connected(Rereg::None);
+    let (mut env, mut pair, mr) = bindable(Rereg::None);
     let mut s = pair.server_qp;
     let mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
     env.server.destroy(pair.new).unwrap();
@@ -79,7 +79,7 @@ fn a_qp_without_id_and_handle_goes_with_its_window() {
 
 #[test]
 fn a_window_of_a_device_that_is_gone_keeps_no_qp() {
-    let (env, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = bindable(Rereg::None);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
@@ -107,8 +107,7 @@ fn queued(s: &mut Equipment, mr: &Mr, block: Block<Piece>) -> (Mw, Mw, Remote) {
 /// Otherwise its block would be free, and another window that has its key would be bound to it.
 #[test]
 fn a_window_is_deallocated_after_its_queued_bind_also_if_it_is_dropped_before() {
-    let mut env = Env::with(Config { reuses_keys: true, ..Config::default() });
-    let mut pair = env.established_with_qps();
+    let (env, mut pair) = connected(Config { reuses_keys: true, ..Config::default() });
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mr = s.pd.register([0; 64], RW | Access::MW_BIND).unwrap();
     let pool = s.pd.pool(vec![0; 8], 8, Access::MW_BIND).unwrap();

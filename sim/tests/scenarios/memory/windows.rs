@@ -4,20 +4,19 @@ use std::ops::Range;
 use std::time::Duration;
 
 use cmid_proto::datapath::{
-    CompletionQueue, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_sim::{Change, Completion, Cq, Flavour, Mw, QpState, Remote, WcStatus};
+use cmid_sim::{Change, Cq, Flavour, Mw, QpState, Remote, WcStatus};
 
 use super::*;
-use crate::common::{Equipment, Pair, SECOND, why};
+use crate::common::{Equipment, Pair, SECOND, completions, connected, only, why};
 
 const BINDABLE: Access = RW.union(Access::MW_BIND);
 pub(super) const BIND: WcOpcode = WcOpcode::BIND_MW;
 pub(super) const INVALIDATE: WcOpcode = WcOpcode::LOCAL_INV;
 
-pub(super) fn connected(rereg: Rereg) -> (Env, Pair, Mr) {
-    let mut env = Env::with(Config { rereg, ..Config::default() });
-    let pair = env.established_with_qps();
+pub(super) fn bindable(rereg: Rereg) -> (Env, Pair, Mr) {
+    let (env, pair) = connected(Config { rereg, ..Config::default() });
     let mr = pair.server_qp.pd.register((0..64).collect::<Vec<_>>(), BINDABLE).unwrap();
     (env, pair, mr)
 }
@@ -30,9 +29,8 @@ pub(super) fn ended(env: &Env, cq: &mut Cq) -> (WcStatus, WcOpcode) {
 #[track_caller]
 pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, WcOpcode) {
     env.fabric.advance_by(span);
-    let mut done = [Completion::default(); 2];
-    assert_eq!(cq.poll(&mut done), Ok(1));
-    (done[0].status, done[0].opcode)
+    let done = only(cq);
+    (done.status, done.opcode)
 }
 
 /// A window that is bound to a range.
@@ -49,7 +47,7 @@ fn a_peer_reaches_nothing_else() {
     // Cases: beyond the window; with the key from before the bind; through an invalidated window; through a
     // deallocated one.
     for case in 0..4 {
-        let (env, mut pair, mr) = connected(Rereg::None);
+        let (env, mut pair, mr) = bindable(Rereg::None);
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let mut mw = s.pd.alloc_mw().unwrap();
         let mut rkey = mw.rkey();
@@ -86,7 +84,7 @@ fn objects(env: &Env, s: &mut Equipment) {
 fn the_device_checks_binds() {
     // A bind of no bytes, and a bind of a window that is bound.
     for bound in [false, true] {
-        let (env, mut pair, mr) = connected(Rereg::None);
+        let (env, mut pair, mr) = bindable(Rereg::None);
         let s = &mut pair.server_qp;
         let mut mw = s.pd.alloc_mw().unwrap();
         if bound {
@@ -108,9 +106,9 @@ fn the_device_checks_binds() {
 /// On another fabric everything has the same numbers.
 #[test]
 fn what_is_of_another_fabric_or_a_datagram_qp_is_refused() {
-    let (_env, pair, _) = connected(Rereg::None);
+    let (_env, pair, _) = bindable(Rereg::None);
     let mut mw = pair.server_qp.pd.alloc_mw().unwrap();
-    let (mut env, mut far, _) = connected(Rereg::None);
+    let (mut env, mut far, _) = bindable(Rereg::None);
     assert_eq!(why(far.server_qp.qp.post_invalidate(1, &mut mw)), Err(PostReason::OtherPd(OfPd::Mw)));
 
     let id = env.client.id_in(cmid_proto::PortSpace::Udp, env.cc);
@@ -125,7 +123,7 @@ fn what_is_of_another_fabric_or_a_datagram_qp_is_refused() {
 fn a_bound_window_holds_the_rights_of_its_region() {
     // The end of the binding: an invalidation by this side, or by the peer, or the deallocation.
     for end in 0..3 {
-        let (env, mut pair, mut mr) = connected(Rereg::All);
+        let (env, mut pair, mut mr) = bindable(Rereg::All);
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let mut mw = s.pd.alloc_mw().unwrap();
         s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_WRITE).unwrap();
@@ -148,8 +146,8 @@ fn a_bound_window_holds_the_rights_of_its_region() {
                 c.qp.post_send(SendWr::send_invalidate(3, here.sge(0..8), mw.rkey())).unwrap();
                 assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
                 refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), MemoryReason::WindowBound);
-                let mut received = [Completion::default(); 2];
-                assert_eq!(s.recv_cq.poll(&mut received), Ok(1), "the completion tells it");
+                // The completion tells it.
+                only(&mut s.recv_cq);
             }
             _ => drop(mw),
         }
@@ -160,7 +158,7 @@ fn a_bound_window_holds_the_rights_of_its_region() {
 
 #[test]
 fn a_dropped_region_waits_for_its_window() {
-    let (env, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = bindable(Rereg::None);
     let s = &mut pair.server_qp;
     let mw = bound(&env, s, &mr, 8..16, Access::REMOTE_READ);
     drop(mr);
@@ -171,7 +169,7 @@ fn a_dropped_region_waits_for_its_window() {
 
 #[test]
 fn a_bind_is_completed_after_the_requests_before_it() {
-    let (env, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = bindable(Rereg::None);
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut mw = s.pd.alloc_mw().unwrap();
     let here = c.pd.register([0; 8], RW).unwrap();
@@ -179,18 +177,16 @@ fn a_bind_is_completed_after_the_requests_before_it() {
     s.qp.post_send(SendWr::send(1, mr.sge(0..8))).unwrap();
     s.qp.post_bind(2, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
     env.fabric.advance_by(SECOND);
-    let mut done = [Completion::default(); 3];
-    assert_eq!(s.send_cq.poll(&mut done), Ok(0));
+    assert_eq!(completions(&mut s.send_cq), []);
     c.qp.post_recv(3, here.sge(0..8)).unwrap();
     env.fabric.advance_by(SECOND);
-    assert_eq!(s.send_cq.poll(&mut done), Ok(2));
-    assert_eq!([done[0], done[1]].map(|done| (done.wr_id, done.status)), [1, 2].map(|id| (id, WcStatus::SUCCESS)));
+    let ended: Vec<_> = completions(&mut s.send_cq).iter().map(|done| (done.wr_id, done.status)).collect();
+    assert_eq!(ended, [1, 2].map(|id| (id, WcStatus::SUCCESS)));
 }
 
 #[test]
 fn linux_6_1_reports_why_a_bind_failed() {
-    let mut env = Env::with(Config { flavour: Flavour::Linux6_1, ..Config::default() });
-    let pair = env.established_with_qps();
+    let (env, pair) = connected(Config { flavour: Flavour::Linux6_1, ..Config::default() });
     let mut s = pair.server_qp;
     let mr = s.pd.register([0; 64], BINDABLE).unwrap();
     let mut mw = bound(&env, &mut s, &mr, 0..8, Access::REMOTE_READ);
