@@ -13,8 +13,6 @@ mod client;
 mod equipment;
 mod failure_text;
 mod on_driver;
-mod on_epoll;
-mod on_mio;
 mod on_sim;
 #[cfg(any(feature = "verbs", test))]
 mod oob;

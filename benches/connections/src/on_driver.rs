@@ -1,15 +1,16 @@
 //! One side on the driver that the arguments name.
 
 use anyhow::Result;
+use cmid_harness::{Make, OnEpoll, OnMio};
 use cmid_proto::datapath::DataPath;
 use indicatif::ProgressBar;
 
 use crate::args::{DriverName, Plan, Role};
 use crate::point::Point;
-use crate::side::{Alone, Outcome};
-use crate::{on_epoll, on_mio};
+use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
 
-/// Runs one side on a driver. The driver's `run` documents `meet`.
+/// Runs one side on a driver. `meet` is called with [`Point::Ready`] when a server listens or a client has begun, and then
+/// at each further point, if the plan is to synchronize with the other side. Its failure ends the side.
 pub(crate) fn run_on<D: DataPath>(
     driver: DriverName,
     device: D,
@@ -20,7 +21,29 @@ pub(crate) fn run_on<D: DataPath>(
     meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     match driver {
-        DriverName::Mio => on_mio::run(device, role, plan, bar, alone, meet),
-        DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, meet),
+        DriverName::Mio => run(OnMio::make(device)?, role, plan, bar, alone, meet),
+        DriverName::Epoll => run(OnEpoll::make(device)?, role, plan, bar, alone, meet),
     }
+}
+
+fn run<D: DataPath, S: Make<D>>(
+    mut driver: S,
+    role: Role,
+    plan: Plan,
+    bar: ProgressBar,
+    alone: &Alone,
+    meet: &mut dyn FnMut(Point) -> Result<()>,
+) -> Result<Outcome> {
+    let deadline = Deadline::of(&plan);
+    let mut side = Side::begin(driver.drive(), role, plan, bar)?;
+    meet(Point::Ready)?;
+    while !side.is_over() && !deadline.is_past() {
+        let alone = alone.is_set();
+        driver.wait(Some(SLICE))?;
+        if !side.advance(driver.drive()) && alone {
+            break;
+        }
+        side.keep_in_step(driver.drive(), meet)?;
+    }
+    Ok(side.conclude(driver.drive()))
 }
