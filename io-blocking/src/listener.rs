@@ -67,7 +67,7 @@ const WAITING: u32 = 1024;
 pub struct Listener<D: Pollable, O: Observer = ()> {
     driver: Blocking<D, O>,
     id: IdKey,
-    /// A request whose accept has failed without effect, for lack of descriptors. The next accept returns it.
+    /// A request whose accept has failed without effect, for lack of descriptors or memory. The next accept returns it.
     kept: Option<Box<Event>>,
 }
 
@@ -137,8 +137,8 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`];
     /// [`Error::Ended`] with `ENODEV` if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard
     /// address has no device and gets no removal event. Any other error is about one request, and the listener goes on:
-    /// [`Error::Core`] or [`Error::Wait`] if a driver for the new id cannot be created, for lack of descriptors (`EMFILE`);
-    /// the next call then returns the request, as accept(2) does.
+    /// [`Error::Core`] or [`Error::Wait`] if a driver for the new id cannot be created. For lack of descriptors (`EMFILE`) or
+    /// memory the next call then returns the request, as accept(2) does; otherwise its peer is rejected.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D, O>, Error> {
         let end = self.driver.drive().within(timeout);
         if let Some(request) = self.kept.take() {
@@ -175,9 +175,15 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
                 Err(event) => Err(Refused::NoSuchId { id: event.id, request: RequestKind::Accept }.into()),
             },
             Err(error) => {
+                let id = request.id;
                 // Unless the id has been released: the drop of its handle has rejected the peer.
-                if self.driver.view().core().state(request.id).is_some() {
-                    self.kept = Some(Box::new(request));
+                if self.driver.view().core().state(id).is_some() {
+                    if let Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM = error.errno() {
+                        self.kept = Some(Box::new(request));
+                    } else {
+                        // It may fail each time, as that of a removed device, and no event of the listener would be read.
+                        let _ = self.driver.drive().destroy(id, Time::NEVER);
+                    }
                 }
                 Err(error)
             }

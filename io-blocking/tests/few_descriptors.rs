@@ -1,16 +1,20 @@
-//! An accept without descriptors. The only test of its process, because it lowers the process's limit.
+//! Accepts without descriptors. The tests take turns, because they lower the limit of their process.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
+use std::sync::{Mutex, PoisonError};
 
 use cmid_blocking::Listener;
 use cmid_proto::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use common::{SOON, Silent, host, patient, qp, server};
+
+/// Of the test whose turn it is.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs `action` while this process can open at most `left` more descriptors.
 fn with_descriptors<T>(left: u64, action: impl FnOnce() -> T) -> T {
@@ -24,6 +28,7 @@ fn with_descriptors<T>(left: u64, action: impl FnOnce() -> T) -> T {
 
 #[test]
 fn a_request_that_cannot_be_accepted_for_lack_of_descriptors_waits_for_the_next_accept() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let host = host();
     let mut listener = Listener::bind(host.device(), server()).unwrap();
     let mut client = Silent::connecting(&host);
@@ -42,4 +47,17 @@ fn a_request_that_cannot_be_accepted_for_lack_of_descriptors_waits_for_the_next_
     drop(client);
     // The client does not confirm.
     assert!(answer.join().unwrap().is_err());
+}
+
+#[test]
+fn a_request_that_waits_for_descriptors_does_not_hide_that_the_device_is_removed() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let host = host();
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let _client = Silent::connecting(&host);
+    let error = with_descriptors(0, || listener.accept(SOON)).unwrap_err();
+    assert_eq!(error.errno(), Errno::EMFILE);
+    host.remove_device();
+    let mut errors = (0..10).map(|_| listener.accept(SOON).unwrap_err().errno());
+    assert!(errors.any(|errno| errno == Errno::ENODEV), "the listener ends");
 }
