@@ -134,9 +134,9 @@ impl CqState {
     }
 
     /// Requests a notification. A pending request for any completion is not replaced by one for solicited completions
-    /// (`rxe_req_notify_cq`).
-    pub(crate) fn arm(&mut self, armed: Armed) {
-        if self.armed != Armed::Any {
+    /// (`rxe_req_notify_cq`), but by libsiw (`siw_notify_cq`).
+    pub(crate) fn arm(&mut self, armed: Armed, is_iwarp: bool) {
+        if self.armed != Armed::Any || is_iwarp {
             self.armed = armed;
         }
     }
@@ -268,7 +268,8 @@ impl CompletionQueue for Cq {
 impl Cq {
     fn request(&self, armed: Armed) -> Result<(), Errno> {
         self.fabric.with(|world| {
-            world.queues.cqs.get_mut(&self.no).ok_or(Errno::EINVAL)?.arm(armed);
+            let is_iwarp = world.is_iwarp(self.device.host);
+            world.queues.cqs.get_mut(&self.no).ok_or(Errno::EINVAL)?.arm(armed, is_iwarp);
             Ok(())
         })
     }
@@ -306,7 +307,8 @@ impl World {
         Ok(count)
     }
 
-    /// `ibv_resize_cq`: the checks of `cmid_verbs`, which leaves a CQ of this depth as it is, then those of `rxe_cq_chk_attr`. The library of siw does not have it.
+    /// `ibv_resize_cq`: the checks of `cmid_verbs`, which leaves a CQ of this depth as it is, then those of `rxe_cq_chk_attr`.
+    /// The library of siw does not have it.
     fn resize_cq(&mut self, device: DeviceNo, no: CqNo, depth: u32) -> Result<(), CreateReason> {
         let (is_there, is_iwarp, maxima) = (self.lives(device), self.is_iwarp(device.host), self.maxima(device.host));
         let cq = self.queues.cqs.get_mut(&no).ok_or(Errno::EINVAL)?;
@@ -371,7 +373,7 @@ mod tests {
         let mut cq = CqState::new(CqNo(1), 2, 1, notices.clone());
         assert!(cq.complete(ready(1, 1)));
         assert_eq!(notices.take(), Ok(0));
-        cq.arm(Armed::Any);
+        cq.arm(Armed::Any, false);
         assert!(cq.complete(ready(1, 2)));
         assert!(!cq.complete(ready(1, 3)));
         assert_eq!(notices.take(), Ok(1));

@@ -26,7 +26,7 @@ struct IbPd {
 pub(crate) struct IbMr {
     pub(crate) host: HostNo,
     /// The PD that counts it as a user.
-    pd: PdNo,
+    pub(super) pd: PdNo,
     pub(crate) keys: Keys,
     pinned: Stretch,
     /// Its pages are pinned for writing (`ib_umem_get`).

@@ -219,6 +219,8 @@ pub(crate) struct Queue {
     pub(crate) last: u64,
     /// Whether the peer answers no reads and atomic operations.
     pub(crate) is_unanswered: bool,
+    /// Whether libsiw rings no more, because the doorbell of a request was refused.
+    pub(crate) is_stuck: bool,
 }
 
 impl Pair {
@@ -228,7 +230,8 @@ impl Pair {
         // `max_rd_atomic` is 0 until RTS.
         let never = self.order == Order::OfPosts && self.state == PairState::Err && self.reads_at_once.is_none();
         let is_unanswered = self.reads_at_once == Some(0) || never;
-        Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered }
+        let is_stuck = self.order == Order::OfTransport && self.sends.iter().any(|pending| pending.is_withdrawn);
+        Queue { pd: self.pd, max_sge, max, room: self.send_room(), last: self.sequence, is_unanswered, is_stuck }
     }
 }
 
@@ -272,7 +275,7 @@ impl Qp {
         sges: impl IntoIterator<Item = impl Borrow<Sge<'a, Mr>>>,
         flags: SendFlags,
     ) -> Result<Box<Pending>, PostReason> {
-        self.check_transport(&op)?;
+        self.check_transport(&op, queue)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
         let ranges = ranges(&self.fabric, queue, sges, needs)?;
         // rxe would wait for an answer forever.
@@ -315,8 +318,8 @@ impl Qp {
         Ok(Pending::new(wr_id, opcode, flags, local, action))
     }
 
-    /// Refuses what iWARP does not have: immediate data and atomic operations.
-    fn check_transport(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
+    /// Refuses what iWARP does not have, immediate data and atomic operations, and what would not be executed.
+    fn check_transport(&self, op: &SendOp<'_, Ah>, queue: Queue) -> Result<(), PostReason> {
         let is_of_iwarp = match op {
             SendOp::Send | SendOp::SendInvalidate(_) | SendOp::SendTo(_) | SendOp::Write(_) | SendOp::Read(_) => true,
             SendOp::SendImm(_)
@@ -325,7 +328,11 @@ impl Qp {
             | SendOp::CompareSwap { .. }
             | SendOp::FetchAdd { .. } => false,
         };
-        if is_of_iwarp || !self.is_iwarp() { Ok(()) } else { Err(PostReason::NotOfTransport(Transport::Iwarp)) }
+        match (is_of_iwarp, queue.is_stuck) {
+            (false, _) if self.is_iwarp() => Err(PostReason::NotOfTransport(Transport::Iwarp)),
+            (_, true) => Err(PostReason::Stuck),
+            _ => Ok(()),
+        }
     }
 
     fn is_iwarp(&self) -> bool {

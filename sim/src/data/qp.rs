@@ -23,6 +23,10 @@ pub(crate) enum PairState {
     Rtr,
     /// Receives and sends.
     Rts,
+    /// In RTS, but soft-iWARP sends and takes no more.
+    Suspended,
+    /// After a disconnect of soft-iWARP.
+    Closing,
     /// Flushes all posted work requests.
     Err,
 }
@@ -32,7 +36,8 @@ impl From<PairState> for QpState {
         match state {
             PairState::Init => QpState::INIT,
             PairState::Rtr => QpState::RTR,
-            PairState::Rts => QpState::RTS,
+            PairState::Rts | PairState::Suspended => QpState::RTS,
+            PairState::Closing => QpState::SQD,
             PairState::Err => QpState::ERR,
         }
     }

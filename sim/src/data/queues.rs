@@ -186,6 +186,7 @@ impl Queues {
             PairState::Rtr => pair.state == PairState::Init,
             PairState::Rts => matches!(pair.state, PairState::Rtr | PairState::Rts),
             PairState::Err => true,
+            PairState::Suspended | PairState::Closing => false,
         };
         if !legal {
             return Err(Errno::EINVAL);

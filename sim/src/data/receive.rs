@@ -209,7 +209,7 @@ impl Queues {
         }
         let &RecvQueue { max, max_sge, sequence: last, .. } = queue;
         let room = max.saturating_sub(queue.unpolled());
-        Ok(Queue { pd, max_sge, max, room, last, is_unanswered: false })
+        Ok(Queue { pd, max_sge, max, room, last, is_unanswered: false, is_stuck: false })
     }
 }
 

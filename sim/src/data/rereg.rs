@@ -29,6 +29,10 @@ impl World {
     /// `ibv_alloc_mw`.
     pub(crate) fn ibv_alloc_mw(&mut self, device: DeviceNo, pd: PdNo) -> Result<(MwNo, u32), Errno> {
         self.command(device)?;
+        // libsiw does not have it.
+        if self.is_iwarp(device.host) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         self.memory.alloc_mw(device.host, pd)
     }
 

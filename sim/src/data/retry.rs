@@ -157,19 +157,16 @@ const WITHOUT_RNR_LIMIT: u8 = 7;
 
 impl World {
     /// Answers that there is no receive for a packet. It stays the first one until the sender repeats it, after the receiver's
-    /// `min_rnr_timer`, or has used up its retries (`rxe_completer`). For iWARP, TCP keeps it until there is a receive.
+    /// `min_rnr_timer`, or has used up its retries (`rxe_completer`).
     pub(super) fn not_ready(&mut self, qp: QpNo, mut packet: Box<Packet>) {
-        let (is_iwarp, latency, from) = (self.is_iwarp(qp.host), self.config.latency, packet.from);
+        let (latency, from) = (self.config.latency, packet.from);
         let retries = self.queues.pairs.get(&from).map_or(WITHOUT_RNR_LIMIT, |pair| pair.rnr_retry_count);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let (sequence, is_last) = (packet.sequence, retries < WITHOUT_RNR_LIMIT && packet.rnr_naks >= retries);
         let again = self.now.after(pair.min_rnr_timer.time().saturating_add(latency.saturating_mul(2)));
         packet.rnr_naks = packet.rnr_naks.saturating_add(1);
-        packet.waits = !is_iwarp;
+        packet.waits = true;
         pair.inbound.push_front(packet);
-        if is_iwarp {
-            return;
-        }
         if is_last {
             self.timers.arm(self.now.after(latency), Due::Data(Transfer::NotReady { qp: from, sequence }));
         } else {

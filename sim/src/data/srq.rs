@@ -162,7 +162,10 @@ impl Srq {
     /// Returns what its receives are checked by once it is gone. Those that pass are refused.
     fn receives(&self) -> (RecvOf, Result<Queue, PostReason>) {
         let SrqCaps { max_sge, max_wr: max, .. } = self.caps;
-        (RecvOf::Srq(self.no), Ok(Queue { pd: self.pd, max_sge, max, room: max, last: 0, is_unanswered: false }))
+        (
+            RecvOf::Srq(self.no),
+            Ok(Queue { pd: self.pd, max_sge, max, room: max, last: 0, is_unanswered: false, is_stuck: false }),
+        )
     }
 }
 

@@ -64,14 +64,19 @@ impl World {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
+            let is_iwarp = self.is_iwarp(qp.host);
             let result = match self.carry_out(qp, &packet.operation) {
+                // The end of the connection tells the peer, whose request is flushed if it is not complete (`siw_proc_terminate`).
+                Handled::NotReady | Handled::Answer(Err(_)) if is_iwarp => Err(WcStatus::WR_FLUSH_ERR),
                 Handled::Answer(result) => result,
                 Handled::NotReady => return self.not_ready(qp, packet),
                 Handled::Later(mr) => return self.copy_later(qp, mr, packet),
             };
             let failed = result.is_err();
             self.answer(qp, packet.from, packet.sequence, result);
-            if failed {
+            if failed && is_iwarp && matches!(packet.operation, Operation::Read(_)) {
+                self.siw_suspend(qp);
+            } else if failed {
                 self.qp_to_error(qp);
             }
         }
@@ -149,6 +154,12 @@ impl World {
 
     /// Executes a send, which consumes a receive.
     fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: &[u8], extra: Extra) -> Handled {
+        if self.is_iwarp(qp.host) {
+            let (outcome, ends) = self.siw_receive(pd, receive, bytes, extra.invalidate);
+            // `siw_rqe_complete` tells neither that it is solicited nor what was invalidated.
+            self.finish_receive(qp, receive, receive.ended(outcome, WcOpcode::RECV, Extra::default()));
+            return Handled::Answer(if ends { Err(WcStatus::WR_FLUSH_ERR) } else { Ok(Vec::new()) });
+        }
         let (mut outcome, answer) = if bytes.len() > receive.len() {
             // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a
             // malformed receive. Hardware reports LOC_LEN_ERR and REM_INV_REQ_ERR.
@@ -263,6 +274,8 @@ impl World {
         let copied = self.copied(qp);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let is_new = pair.state != PairState::Err;
+        // The kernel of siw looks at its queue once.
+        let flushes = pair.order == Order::OfPosts || is_new && pair.state != PairState::Closing;
         pair.state = PairState::Err;
         let (has_srq, pd) = (pair.srq.is_some(), pair.pd);
         if is_new {
@@ -278,7 +291,9 @@ impl World {
         pair.repeats = false;
         let peer = pair.peer;
         self.queues.recall(qp, peer);
-        self.flush_sends(qp);
+        if flushes {
+            self.flush_sends(qp);
+        }
         self.flush_receives(qp);
         for packet in copied.map(|(packet, _)| packet).into_iter().chain(inbound) {
             self.lose(packet);
@@ -412,8 +427,9 @@ impl World {
     /// (`flush_recv_wqe`).
     pub(crate) fn flush_receives(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        let is_solicited = self.config.flavour == Flavour::Linux6_1 && pair.order == Order::OfPosts;
         for receive in pair.receives.drain() {
-            let extra = Extra { solicited: self.config.flavour == Flavour::Linux6_1, ..Extra::default() };
+            let extra = Extra { solicited: is_solicited, ..Extra::default() };
             let flushed = receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra);
             self.finish_receive(qp, &receive, flushed);
         }
@@ -426,7 +442,7 @@ fn takes(pair: &Pair, from: QpNo) -> bool {
     let from_peer = match pair.state {
         PairState::Init => true,
         PairState::Rtr | PairState::Rts => pair.peer == Some(from),
-        PairState::Err => false,
+        PairState::Suspended | PairState::Closing | PairState::Err => false,
     };
     from_peer && !pair.gap
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cmid_proto::Service;
 use cmid_proto::datapath::{Caps, PostReason, To, WcStatus};
+use cmid_proto::{Errno, Service};
 use smallvec::SmallVec;
 
 use crate::data::action::{Action, Command, Local};
@@ -76,10 +76,6 @@ impl World {
         if matches!(pair.state, PairState::Init | PairState::Rtr) {
             return Err(PostReason::TooEarly(pair.state.into()));
         }
-        // libsiw never rings again behind a request whose doorbell was refused.
-        if pair.order == Order::OfTransport && pair.sends.iter().any(|pending| pending.is_withdrawn) {
-            return Err(PostReason::Stuck);
-        }
         if pair.send_room() == 0 {
             return Err(PostReason::QueueFull { max: pair.caps.max_send_wr });
         }
@@ -96,8 +92,11 @@ impl World {
     /// Rings the doorbell of a send queue. If the kernel refuses, the device executes the queue with the next doorbell
     /// ([`Host::fail_next_doorbell`](crate::Host::fail_next_doorbell)).
     pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), PostReason> {
-        let rung = self.doorbell(qp.host);
+        let mut rung = self.doorbell(qp.host);
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+            if pair.state == PairState::Closing {
+                rung = Err(PostReason::Device(Errno::ENOTCONN));
+            }
             if rung.is_err() {
                 let refused = pair.sends.iter_mut().filter(|pending| pending.sequence > pair.rung);
                 refused.for_each(|pending| pending.is_withdrawn = true);
@@ -121,7 +120,9 @@ impl World {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
             match pair.state {
-                PairState::Init | PairState::Rtr => return,
+                PairState::Init | PairState::Rtr | PairState::Suspended | PairState::Closing => return,
+                // The kernel's queue is that of the library, which it looks at when the state changes only (`siw_post_send`).
+                PairState::Err if pair.order == Order::OfTransport => return,
                 PairState::Err => return self.flush_sends(qp),
                 PairState::Rts => {}
             }
@@ -179,10 +180,17 @@ impl World {
 
     /// Fails a work request before it is sent.
     fn fail_work(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
+        let is_iwarp = self.is_iwarp(qp.host);
         if let Some(pending) = self.queues.pairs.get_mut(&qp).and_then(|pair| take(&mut pair.sends, sequence)) {
+            // `siw_qp_sq_process`
+            let status = if is_iwarp { WcStatus::LOC_QP_OP_ERR } else { status };
             self.finish_send(qp, &pending, Sent::failed(status));
         }
-        self.qp_to_error(qp);
+        if is_iwarp {
+            self.siw_suspend(qp);
+        } else {
+            self.qp_to_error(qp);
+        }
     }
 
     /// Completes a work request after this time, without an answer of the peer.

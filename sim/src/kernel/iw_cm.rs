@@ -183,15 +183,24 @@ impl World {
 
     /// `iw_cm_disconnect`: closes TCP. Returns 0 although there is no connection, except on a listener.
     pub(crate) fn iw_disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
+        let own = self.id(no)?.qp;
         let conn = self.iw(no).ok_or(Errno::EINVAL)?;
-        let waits = conn.state == IwState::ConnSent;
-        if conn.state == IwState::Established {
-            conn.state = IwState::Closing;
-            self.iw_close(no);
-            self.iw_send(no, no, IwMessage::Closed);
+        let (waits, qp) = (conn.state == IwState::ConnSent, own.or(conn.qp));
+        if let (Some(qp), IwState::Established | IwState::Idle) = (qp, conn.state) {
+            self.siw_shut_down(qp);
         }
+        self.iw_leave(no);
         self.counters.waits_for_answer += u64::from(waits);
         Ok(())
+    }
+
+    /// Closes TCP, if there is a connection. Its QP is over.
+    fn iw_leave(&mut self, no: IdNo) {
+        let Some(conn) = self.iw(no).filter(|conn| conn.state == IwState::Established) else { return };
+        conn.state = IwState::Closing;
+        conn.qp = None;
+        self.iw_close(no);
+        self.iw_send(no, no, IwMessage::Closed);
     }
 
     /// The kernel's part of the end of an id (`iw_destroy_cm_id`). In the kernel it waits for the answer to a request
@@ -228,7 +237,7 @@ impl World {
         let has_it =
             |id: &Id| id.iw.as_ref().is_some_and(|conn| conn.qp == Some(qp) && conn.state == IwState::Established);
         for no in self.ids.keys_of(|_, id| has_it(id)) {
-            let _ = self.iw_disconnect(no);
+            self.iw_leave(no);
         }
     }
 

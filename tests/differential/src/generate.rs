@@ -25,7 +25,7 @@ pub enum Kind {
     /// Calls of connection management.
     Calls(Network),
     /// Steps of the data path.
-    Data,
+    Data(Network),
 }
 
 impl Kind {
@@ -41,7 +41,7 @@ impl Kind {
         let steps_max = match self {
             Kind::Calls(_) => 96,
             // In a longer program a request without an answer may run out of retries.
-            Kind::Data => 60,
+            Kind::Data(_) => 60,
         };
         let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
         let parts = |count| prop::collection::vec(any::<Part>(), count);
@@ -54,7 +54,7 @@ impl Kind {
     pub fn program_of(self, seed: u64, bytes: &Bytes) -> Program {
         tame(match self {
             Kind::Calls(network) => generate_calls::program(network, seed, bytes),
-            Kind::Data => generate_data::program(seed, bytes),
+            Kind::Data(network) => generate_data::program(network, seed, bytes),
         })
     }
 }

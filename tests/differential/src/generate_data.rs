@@ -17,7 +17,7 @@ const fn id_of(side: SideName) -> Slot {
 }
 
 /// The program of these bytes. All its calls are made to the bare device. It uses the QPs of that device.
-pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
+pub(crate) fn program(network: Network, seed: u64, (bytes, _, once): &Bytes) -> Program {
     let mut input = Input::graded(once);
     let shared = [input.once_in(4), input.once_in(4)];
     // A device rounds a number of 3 up.
@@ -47,7 +47,7 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
         let side = [SideName::B, SideName::A][input.below(2)];
         let id = id_of(side);
         let action = match input.below(120) {
-            0..117 => Action::On(id, IdCall::Data(step(&mut input))),
+            0..117 => Action::On(id, IdCall::Data(step(network, &mut input))),
             117 => Action::On(id, IdCall::Data(DataStep::Detach)),
             _ => Action::On(id, IdCall::Disconnect),
         };
@@ -59,7 +59,7 @@ pub(crate) fn program(seed: u64, (bytes, _, once): &Bytes) -> Program {
         }
     }
     let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
-    Program { seed, level: Level::Device, network: Network::Roce, steps }
+    Program { seed, level: Level::Device, network, steps }
 }
 
 /// What a side connects with. Without retries a message finds a receive or fails at once.
@@ -95,7 +95,8 @@ fn connection([active, passive]: [Side; 2]) -> Vec<(SideName, Action)> {
     ]
 }
 
-fn step(input: &mut Input<'_>) -> DataStep {
+fn step(network: Network, input: &mut Input<'_>) -> DataStep {
+    let request = |input: &mut Input<'_>, at, len, to| of_network(network, request(input, at, len, to));
     // A range that is mostly inside the memory.
     let mut range = || (input.below(usize::from(MEMORY) - 14) as u8, input.below(17) as u8);
     let ((at, len), (to, _)) = (range(), range());
@@ -125,6 +126,17 @@ fn step(input: &mut Input<'_>) -> DataStep {
         160..164 => DataStep::Arm { solicited: input.once_in(2) },
         _ => DataStep::TakeNotifications,
     }
+}
+
+/// iWARP has neither immediate data nor atomic operations. Most programs are to do something there.
+fn of_network(network: Network, request: Request) -> Request {
+    let operation = match request.operation {
+        Operation::SendImm => Operation::Send,
+        Operation::WriteImm => Operation::Write,
+        Operation::FetchAdd => Operation::Read,
+        other => other,
+    };
+    if network.is_roce() { request } else { Request { operation, ..request } }
 }
 
 fn request(input: &mut Input<'_>, at: u8, len: u8, to: u8) -> Request {

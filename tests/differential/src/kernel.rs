@@ -14,6 +14,7 @@ use cmid_sim::Flavour;
 use cmid_verbs::{Backend, Verbs};
 
 use crate::address::{LINK_LOCAL, Numbers, PORTS, QP_NUMS};
+use crate::data_step::DataStep;
 use crate::judge::{Reality, Run};
 use crate::probe::Probe;
 use crate::program::{Action, IdCall, Network, Program, Step};
@@ -33,16 +34,16 @@ const END_QP_NUM: u32 = 0xf0_0000;
 /// Longer than work requests take, which the lookup does not wait for.
 const WORK: Duration = Duration::from_millis(10);
 
-/// The maximum number of QPs of concurrent programs on soft-iWARP, besides that of the probe. Each QP and its CQ map
-/// three queues, and libsiw takes the key of the 145th of a process for an invalid one (`SIW_INVAL_UOBJ_KEY`).
-const QPS_ON_IWARP: usize = 40;
+/// The maximum number of queues of concurrent programs on soft-iWARP, besides those of the probe: libsiw takes the key of the
+/// 145th that a process maps for an invalid one (`SIW_INVAL_UOBJ_KEY`).
+const QUEUES_ON_IWARP: usize = 120;
 
 /// The kernel.
 #[derive(Debug)]
 pub struct Kernel {
     flavour: Flavour,
     probe: Probe,
-    qps_max: usize,
+    queues_max: usize,
     port: u16,
     qp_num: u32,
     link: u32,
@@ -59,7 +60,7 @@ impl Kernel {
         Ok(Kernel {
             flavour,
             probe: Probe::new(device, network)?,
-            qps_max: if network == Network::Iwarp { QPS_ON_IWARP } else { usize::MAX },
+            queues_max: if network == Network::Iwarp { QUEUES_ON_IWARP } else { usize::MAX },
             port: FIRST_PORT,
             qp_num: FIRST_QP_NUM,
             link: link()?,
@@ -88,10 +89,10 @@ impl Reality for Kernel {
             all.push(Playing::new(program, numbers, self.probe.sibling(), self.probe.sibling()));
         }
         while all.iter().any(Playing::is_on) {
-            let (mut played, mut qps) = (false, 0);
+            let (mut played, mut queues) = (false, 0);
             for one in all.iter_mut().filter(|one| one.is_on()) {
-                qps += one.qps;
-                if qps > self.qps_max {
+                queues += one.queues;
+                if queues > self.queues_max {
                     break;
                 }
                 played |= one.play(pause);
@@ -147,8 +148,8 @@ enum Next {
 
 /// A running program.
 struct Playing<'a> {
-    /// The maximum number of its QPs.
-    qps: usize,
+    /// The maximum number of queues that it maps: two of a QP, and those of CQs and SRQs.
+    queues: usize,
     groups: std::vec::IntoIter<&'a [Step]>,
     runners: Runners,
     numbers: Numbers,
@@ -164,9 +165,13 @@ struct Playing<'a> {
 impl<'a> Playing<'a> {
     fn new(program: &'a Program, numbers: Numbers, a: Verbs, b: Verbs) -> Self {
         let now = Instant::now();
-        let attaches = |step: &&Step| matches!(step.action, Action::On(_, IdCall::AttachQp | IdCall::AttachHugeQp));
+        let queues = |step: &Step| match step.action {
+            Action::On(_, IdCall::AttachQp | IdCall::AttachHugeQp) => 3,
+            Action::On(_, IdCall::Data(DataStep::Attach { .. })) => 5,
+            _ => 0,
+        };
         Playing {
-            qps: program.steps.iter().filter(attaches).count(),
+            queues: program.steps.iter().map(queues).sum(),
             groups: program.groups().into_iter(),
             runners: Runners::new(program, numbers, a, b, &(Rc::new(|| {}) as BeforeRead)),
             numbers,

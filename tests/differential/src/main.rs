@@ -56,7 +56,7 @@ struct Args {
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
     /// Programs with steps of the data path
-    #[arg(long, conflicts_with = "iwarp")]
+    #[arg(long)]
     data: bool,
     /// Programs for soft-iWARP
     #[arg(long)]
@@ -100,7 +100,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 
 impl Args {
     fn kind(&self) -> Kind {
-        if self.data { Kind::Data } else { Kind::Calls(self.network()) }
+        if self.data { Kind::Data(self.network()) } else { Kind::Calls(self.network()) }
     }
 
     fn network(&self) -> Network {

@@ -1,6 +1,7 @@
 //! Programs with steps of the data path reach what they are to compare.
 
 use cmid_differential::generate::{Kind, NUMBERS};
+use cmid_differential::program::Network;
 use cmid_differential::simulated::{Schedule, simulate};
 use cmid_differential::trace::Seen;
 use cmid_sim::Flavour;
@@ -35,7 +36,7 @@ const GOALS: [&str; 22] = [
 fn a_thousand_programs_reach_all_outcomes() {
     let mut results = String::new();
     for seed in 1..=1000 {
-        let run = simulate(&Kind::Data.program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default());
+        let run = simulate(&Kind::Data(Network::Roce).program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default());
         assert_eq!(run.stalls, 0, "seed {seed}");
         for line in run.trace.a.into_iter().chain(run.trace.b) {
             if let Seen::Call { name: "data", result, .. } = line.what {

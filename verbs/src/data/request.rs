@@ -44,7 +44,8 @@ pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_
     let (opcode, peer) = match op {
         SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, None),
         SendOp::SendImm(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, None),
-        SendOp::SendInvalidate(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_INV, None),
+        // libsiw takes the key from where that of a write is (`push_send_wqe`).
+        SendOp::SendInvalidate(rkey) => (ibv_wr_opcode::IBV_WR_SEND_WITH_INV, Some(rdma(Remote { addr: 0, rkey }))),
         SendOp::SendTo(to) => (ibv_wr_opcode::IBV_WR_SEND, Some(datagram(to.ah, to.qp_num, to.qkey))),
         SendOp::SendToImm(to, _) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, Some(datagram(to.ah, to.qp_num, to.qkey))),
         SendOp::Write(remote) => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(rdma(remote))),
