@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 
 use cmid_proto::ErrorWith;
 use cmid_proto::memory::{
-    Access, Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, PdState, Policy,
+    Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, PdState, Policy,
     Provider, Region, Settled, Traffic, Valid, Way,
 };
 
@@ -28,7 +28,7 @@ use crate::input::Input;
 use crate::model::mr::{Device, Wanted};
 use crate::say::say;
 use shared::CHOICES;
-use things::{Flight, Memory, PDS, Slot, Use, Work};
+use things::{Flight, Memory, PDS, Slot, Use, Work, access, is_legal};
 use windows::{WINDOWS, Windows};
 
 /// Regions at a time.
@@ -439,12 +439,4 @@ impl World {
             assert_eq!(domain.dealloc().is_ok(), !gone, "PD {}", slot.number);
         }
     }
-}
-
-fn access(input: &mut Input<'_>) -> Access {
-    Access::from_bits_retain(input.below(16) as u32)
-}
-
-fn is_legal(access: Access) -> bool {
-    !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) || access.contains(Access::LOCAL_WRITE)
 }

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use cmid_proto::memory::{Buffer, Domain, Pd};
+use cmid_proto::memory::{Access, Buffer, Domain, Pd};
+
+use crate::input::Input;
 
 /// PDs, of which the last is of another device.
 pub(super) const PDS: usize = 4;
@@ -104,4 +106,13 @@ pub(super) enum Work {
     Invalidate(usize),
     /// It is done.
     Nothing,
+}
+
+/// Rights, which may be illegal.
+pub(super) fn access(input: &mut Input<'_>) -> Access {
+    Access::from_bits_retain(input.below(16) as u32)
+}
+
+pub(super) fn is_legal(access: Access) -> bool {
+    !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) || access.contains(Access::LOCAL_WRITE)
 }
