@@ -43,6 +43,9 @@ pub struct Region<P, B, H> {
     /// Memory besides `buffer` that the device may access: of a failed re-registration, or what one in place has replaced
     /// while a packet may be copied to it. It is kept until no registration is left.
     in_doubt: Option<B>,
+    /// Another PD than that of `old` to which the device may count this registration, after a failed re-registration. Its
+    /// use ends with the registration.
+    pd_in_doubt: Option<P>,
     /// Whether peers may be able to write, whatever the rights are.
     exposed: bool,
     /// While a failed fallback is undone: the errno of its failure.
@@ -70,6 +73,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             change: Change { buffer: Some(buffer), pd: Some(pd), access: Some(access) },
             new: None,
             in_doubt: None,
+            pd_in_doubt: None,
             exposed: false,
             undone_for: None,
         })
@@ -79,7 +83,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// [`MemoryReason::NothingToChange`], [`MemoryReason::Empty`], [`MemoryReason::OtherDevice`],
-    /// [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]; [`MemoryReason::InDoubt`] for new memory;
+    /// [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]; [`MemoryReason::InDoubt`] for new memory or a new PD;
     /// [`MemoryReason::InFlight`] while work requests are in flight, [`MemoryReason::WindowBound`] while a window may be
     /// bound to it; and the refusals of the [table](rules::MR). The
     /// change is returned.
@@ -280,9 +284,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Refuses new memory while a buffer is in doubt, because a region can keep only one such buffer.
+    /// Refuses new memory while a buffer is in doubt, and a new PD while a PD is, because a region can keep only one of each.
     const fn sure(&self, change: &Change<P, B>) -> Result<(), MemoryReason> {
-        if change.buffer.is_some() && self.in_doubt.is_some() { Err(MemoryReason::InDoubt) } else { Ok(()) }
+        let is_third = change.buffer.is_some() && self.in_doubt.is_some();
+        if is_third || change.pd.is_some() && self.pd_in_doubt.is_some() {
+            return Err(MemoryReason::InDoubt);
+        }
+        Ok(())
     }
 
     fn request_rule(&self, input: Input) -> Result<MrState, MemoryReason> {

@@ -18,10 +18,10 @@ struct RegionInState {
     handles: Vec<u8>,
     policy: Policy,
     removed: bool,
-    /// Whether the current change has a new buffer, and whether such a buffer is kept because the device may refer to
-    /// it.
-    moves: bool,
-    doubt: bool,
+    /// Whether the current change has a new buffer and a new PD, and whether such ones are kept because the device may
+    /// refer to them.
+    moves: [bool; 2],
+    doubt: [bool; 2],
 }
 
 /// An input of a region.
@@ -50,8 +50,8 @@ impl RegionInState {
             handles: Vec::new(),
             policy: Policy::default(),
             removed: false,
-            moves: false,
-            doubt: false,
+            moves: [false; 2],
+            doubt: [false; 2],
         }
     }
 
@@ -113,7 +113,7 @@ impl RegionInState {
                     },
                 )?;
                 self.policy = policy;
-                self.moves = change.buffer.is_some();
+                self.moves = [change.buffer.is_some(), change.pd.is_some()];
             }
             Step::Deregister => self.region.deregister(Traffic::Quiet).map_err(refused)?,
             Step::Removal => {
@@ -133,10 +133,15 @@ impl RegionInState {
                 match outcome {
                     // The library has called the provider, which has the operation.
                     MemoryOutcome::Reregistered(Reply { code: -4 | -5, errno, .. }) if errno != Errno::EOPNOTSUPP => {
-                        self.doubt |= self.moves && input == Input::Old;
+                        let may_refer = self.moves.map(|moves| moves && input == Input::Old);
+                        self.doubt = [self.doubt[0] | may_refer[0], self.doubt[1] | may_refer[1]];
                     }
                     MemoryOutcome::Registered(Ok((handle, _))) => self.handles.push(handle),
-                    MemoryOutcome::Deregistered(Ok(())) => self.handles.retain(|&own| Some(own) != ends),
+                    MemoryOutcome::Deregistered(Ok(())) => {
+                        self.handles.retain(|&own| Some(own) != ends);
+                        // The registration that may belong to the other PD has ended.
+                        self.doubt[1] &= state != MrState::Retiring;
+                    }
                     _ => {}
                 }
             }
@@ -156,7 +161,7 @@ impl RegionInState {
             (usable, usable, usable)
         );
         assert!(!(self.removed && usable), "{region:?}");
-        assert_eq!(region.in_doubt().is_some(), self.doubt && state != MrState::Gone, "{region:?}");
+        assert_eq!(region.in_doubt().is_some(), self.doubt[0] && state != MrState::Gone, "{region:?}");
         if let Some(Call::Deregister { handle } | Call::Reregister { handle, .. }) = region.call() {
             assert!(self.handles.contains(handle), "{region:?} names a registration that the device does not have");
         }
@@ -195,7 +200,9 @@ fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrSt
     let (state, input) = (region_in_state.region.state(), region_in_state.input(&step));
     let mut after = region_in_state.clone();
     let case = format!("{step:?} of {:?}", region_in_state.region);
-    let in_doubt = region_in_state.doubt && matches!(&step, Step::Reregister(change, _) if change.buffer.is_some());
+    let [memory, pd] = region_in_state.doubt;
+    let in_doubt = matches!(&step, Step::Reregister(change, _)
+        if memory && change.buffer.is_some() || pd && change.pd.is_some());
     let result = after.take(step);
     match MR[state.index()][input.index()] {
         Cell::Go(_) if in_doubt => {

@@ -227,7 +227,7 @@ fn run(case: Case, errno: Option<Errno>) {
     // The next legal requests.
     let removed = case.removal != Removal::Never;
     match (expected.state, removed) {
-        (MrState::Registered, _) if expected.other.is_some() => {
+        (MrState::Registered, _) if expected.other.is_some() || expected.uses == [1, 1] => {
             fixture.refuses_change(case.flags, Traffic::Quiet, MemoryReason::InDoubt);
             assert_eq!(fixture.region.in_doubt().map(|memory| memory.name), expected.other);
         }

@@ -130,11 +130,14 @@ impl Case {
         let step = MemoryStep::Reregister(Code::from_raw(code));
         if !self.falls_back() {
             let result = if code == 0 { Ok(Way::InPlace) } else { Err((step, errno, valid(left))) };
-            let doubt = left == Old
-                && self.has(FLAG_TRANSLATION)
-                && !(code == -1 || code == -2 || errno == Errno::EOPNOTSUPP && code == -4);
+            // The provider was called, so the device may have the new memory, and the new PD.
+            let doubt = left == Old && !(code == -1 || code == -2 || errno == Errno::EOPNOTSUPP && code == -4);
             let expected = self.after(left, result, CHANGED, 1);
-            return if doubt { Expected { returned: None, other: Some("new"), ..expected } } else { expected };
+            if !doubt {
+                return expected;
+            }
+            let other = self.has(FLAG_TRANSLATION).then_some("new");
+            return Expected { returned: None, other, uses: [1, u32::from(self.has(FLAG_PD))], ..expected };
         }
         let old = MemoryStep::DeregisterOld;
         match self.fallback {

@@ -53,8 +53,9 @@ struct Member {
     policy: Policy,
     /// The requested change, while it is under way.
     wanted: Option<Wanted>,
-    /// The device may refer to memory of a failed change.
+    /// The device may refer to memory, and to the PD, of a failed change.
     in_doubt: bool,
+    pd_in_doubt: bool,
     /// The registrations that the device has made for it.
     handles: Vec<u32>,
 }
@@ -153,6 +154,7 @@ impl World {
                     policy: Policy::default(),
                     wanted: None,
                     in_doubt: false,
+                    pd_in_doubt: false,
                     handles: Vec::new(),
                 });
             }
@@ -187,7 +189,8 @@ impl World {
             && (change.buffer.is_none() || len > 0)
             && change.access.is_none_or(is_legal)
             && traffic == Traffic::Quiet
-            && !(change.buffer.is_some() && member.in_doubt);
+            && !(change.buffer.is_some() && member.in_doubt)
+            && !(change.pd.is_some() && member.pd_in_doubt);
         let before = format!("{:?}", member.region);
         say(|| format!("region {at}: {wanted:?} {policy:?} {traffic:?} of {before}"));
         match member.region.reregister(change, policy, traffic) {
@@ -273,19 +276,22 @@ impl World {
 
     fn settled(&mut self, at: usize, settled: Settled<Memory>, outcome: MemoryOutcome<u32>) {
         let member = &mut self.members[at];
-        let other = member.wanted.take().is_some_and(|wanted| wanted.memory.is_some());
+        let wanted = member.wanted.take();
+        let other = wanted.is_some_and(|wanted| wanted.memory.is_some());
         if let MemoryOutcome::Reregistered(reply) = outcome {
             let code = Code::from_raw(reply.code);
             assert_eq!(settled.result == Ok(Way::InPlace), code == Code::Done, "{reply:?}");
             assert!(settled.result.is_ok() || settled.result.is_err_and(|it| it.step == MemoryStep::Reregister(code)));
         } else if settled.result.is_ok() {
             assert_eq!((settled.result, member.region.way()), (Ok(Way::Anew), Way::Anew));
+            member.pd_in_doubt = false;
         }
         let valid = settled.result.map_or_else(|failure| failure.valid, |_| Valid::New);
         if let (MemoryOutcome::Reregistered(reply), Valid::Old) = (outcome, valid) {
             let refused = matches!(Code::from_raw(reply.code), Code::Input | Code::DontForkNew)
                 || (Code::from_raw(reply.code), reply.errno) == (Code::Cmd, cmid_proto::Errno::EOPNOTSUPP);
             member.in_doubt |= other && !refused;
+            member.pd_in_doubt |= wanted.is_some_and(|wanted| wanted.pd.is_some()) && !refused;
         }
         if valid == Valid::New && other && settled.buffer.is_none() {
             assert!(self.device.copies_late, "memory is replaced and does not come back");
@@ -393,7 +399,9 @@ impl World {
             let referred = [Some(entry.memory), entry.known].into_iter().flatten();
             let gone = referred.filter(|memory| self.outside.contains_key(memory)).count();
             assert_eq!(gone, 0, "{entry:?}: its memory was let go");
-            assert!(Rc::strong_count(&self.pds[entry.pd]) > 1, "{entry:?}: its PD was let go");
+            let pds = [Some(entry.pd), entry.known_pd];
+            let kept = pds.into_iter().flatten().all(|pd| Rc::strong_count(&self.pds[pd]) > 1);
+            assert!(kept, "{entry:?}: its PD was let go");
         }
         for Member { region, handles, in_doubt, .. } in &self.members {
             if region.state() == MrState::Registered {

@@ -53,6 +53,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         let buffer = match valid {
             Valid::Old if may_know_new(code, reply.errno) => {
                 self.exposed |= self.change.access.is_some_and(Access::lets_peers_write);
+                self.pd_in_doubt = self.change.pd.take().or_else(|| self.pd_in_doubt.take());
                 self.in_doubt = self.drop_change().or_else(|| self.in_doubt.take());
                 None
             }
@@ -81,7 +82,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         match from {
             MrState::Retiring => {
                 self.old = self.new.take();
-                (self.way, self.exposed) = (Way::Anew, false);
+                (self.way, self.exposed, self.pd_in_doubt) = (Way::Anew, false, None);
                 let buffer = self.take_over();
                 Some(Ended::Reregistered(Settled { result: Ok(Way::Anew), buffer }))
             }
@@ -95,7 +96,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             // The new one of two is deregistered; the old one is next.
             MrState::Discarding if self.new.take().is_some() => None,
             MrState::Deregistering | MrState::Discarding => {
-                self.old = None;
+                (self.old, self.pd_in_doubt) = (None, None);
                 let other = self.drop_change().or_else(|| self.in_doubt.take());
                 Some(Ended::Deregistered(Returned { buffer: self.buffer.take()?, other }))
             }

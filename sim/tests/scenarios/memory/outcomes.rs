@@ -36,16 +36,20 @@ fn struck(
     ended.buffer
 }
 
-/// The fallback moves a region with a buffer in doubt and keeps that buffer.
+/// The fallback keeps the buffer in doubt, and lets the PD in doubt go with the old registration.
 #[test]
 fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
     let fixture = forked();
     let mut mr = fixture.mr();
     fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EINVAL, left: Left::New });
     assert_eq!(mr.reregister(all(&fixture), Policy::default()).buffer, None);
+    let to_two = || Change::default().to_pd(fixture.two.clone());
+    refused(mr.reregister(to_two(), ANEW).result.unwrap_err(), MemoryReason::InDoubt);
     fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old });
-    let anew = mr.reregister(Change::default().to_pd(fixture.two.clone()), ANEW);
+    let anew = mr.reregister(Change::default().to_access(RW), ANEW);
     assert_eq!((anew.result, anew.buffer), (Ok(Way::Anew), None));
+    fixture.users([1, 0]);
+    assert_eq!(mr.reregister(to_two(), ANEW).result, Ok(Way::InPlace));
     fixture.users([0, 1]);
     assert_eq!(mr.deregister().unwrap(), memory::Returned { buffer: [1; 100].into(), other: Some([2; 50].into()) });
     fixture.users([0, 0]);
@@ -65,7 +69,7 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
     fixture.two.dealloc().unwrap();
 }
 
-/// Except where memory is at stake: the new buffer is kept.
+/// Except where memory is at stake, of the process or of the kernel: the new buffer and the use of the new PD are kept.
 #[test]
 fn a_driver_that_checks_first_is_believed() {
     let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
@@ -81,6 +85,11 @@ fn a_driver_that_checks_first_is_believed() {
         let lost = "ibv_rereg_mr: ERR_CMD, EINVAL; the old registration is valid";
         let expected = if left == Left::Old { Ok(Way::InPlace) } else { Err(lost.to_owned()) };
         assert_eq!(moved.map_err(|error| error.to_string()), expected);
-        fixture.users([1, 0]);
+        assert_eq!(
+            fixture.two.dealloc().unwrap_err().to_string(),
+            "refused: deallocate a PD while live: objects use it: 1"
+        );
+        mr.deregister().unwrap();
+        fixture.users([0, 0]);
     }
 }

@@ -37,7 +37,7 @@ impl<L: Env> Tried<L> {
     }
 
     /// Checks that the old registration is fully usable. The new buffer is returned, unless the device may use it:
-    /// then it is returned when nothing is registered any more, and another re-registration is refused until then.
+    /// then it is returned, and the use of the new PD ends, when nothing is registered any more. Another one is refused until then.
     fn old_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
         let Tried { old, new, mut mr, before, there, ended } = self;
         failed(what, ended.0, MemoryStep::Reregister(code), errno, Valid::Old)?;
@@ -49,7 +49,7 @@ impl<L: Env> Tried<L> {
             same(what, back, Some(bytes(3)))?;
         }
         same(what, fields(&mr), before)?;
-        users_are(what, (&old, &new), (1, 0))?;
+        same(what, (old.users(), new.users()), (1, u32::from(kept)))?;
         same(what, b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
         let returned = mr.deregister_vec()?;
         same(what, (returned.buffer, returned.other), (bytes(1), kept.then(|| bytes(2))))

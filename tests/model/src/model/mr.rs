@@ -14,8 +14,9 @@ pub(crate) struct Entry {
     pub(crate) memory: u32,
     pub(crate) access: Access,
     pub(crate) keys: Keys,
-    /// Memory of a failed change, which the device may still refer to.
+    /// Memory and the PD of a failed change, which the device may still refer to.
     pub(crate) known: Option<u32>,
+    pub(crate) known_pd: Option<usize>,
 }
 
 /// The changes of a re-registration.
@@ -74,7 +75,7 @@ impl Device {
             return Err([Errno::ENOMEM, Errno::EINVAL, Errno(0)][input.below(3)]);
         }
         let keys = self.keys();
-        self.entries.insert(self.next, Entry { pd, memory, access, keys, known: None });
+        self.entries.insert(self.next, Entry { pd, memory, access, keys, known: None, known_pd: None });
         Ok((self.next, keys))
     }
 
@@ -123,6 +124,8 @@ impl Device {
             access: wanted.access.filter(|_| access).unwrap_or(entry.access),
             keys: fresh.unwrap_or(entry.keys),
             known: wanted.memory.filter(|_| reached).or(entry.known),
+            // irdma has stored it before the failure.
+            known_pd: wanted.pd.filter(|_| reached).or(entry.known_pd),
         };
         Reply { code, errno, keys: entry.keys }
     }
