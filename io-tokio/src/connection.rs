@@ -314,7 +314,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
             self.port.driver.drive.disconnect(self.port.id, Time::NEVER)?;
         }
         loop {
-            // What was read before the limit counts.
+            // What has come before the limit counts, also if nothing has waited for it.
+            self.port.driver.read_again();
             self.port.settle()?;
             if !self.port.is_busy() {
                 break;

@@ -171,6 +171,15 @@ async fn a_peer_that_confirms_nothing_lets_the_limit_pass() {
     ends(async { tokio::join!(client.connection.disconnect(LIMIT), peer.closed()) }).await.0.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_disconnect_without_time_learns_that_the_peer_has_confirmed() {
+    let [mut client, mut server] = World::paused().connected().await;
+    client.connection.disconnect(Duration::ZERO).await.unwrap_err();
+    ends(server.connection.closed()).await.unwrap();
+    tokio::time::sleep(LIMIT).await;
+    client.connection.disconnect(Duration::ZERO).await.unwrap();
+}
+
 /// An unsignaled send that has succeeded ends with the completion of a later one, which never comes.
 #[tokio::test(start_paused = true)]
 async fn work_that_never_completes_delays_the_end_by_a_second() {
