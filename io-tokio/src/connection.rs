@@ -283,6 +283,8 @@ impl<D: DataPath, O: Observer> Connection<D, O> {
         loop {
             self.port.settle()?;
             self.cq.take_notifications()?;
+            // A refused drain does not arm it again.
+            self.is_armed = false;
             if drain.poll(clock::now(), qp, &mut [&mut self.cq], &mut take)? == Draining::Over {
                 return Ok(());
             }

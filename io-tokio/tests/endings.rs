@@ -236,6 +236,30 @@ async fn once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output>
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_that_is_refused_loses_no_notification() {
+    let world = World::new(Clock::Virtual);
+    let following = tokio::spawn(cmid_tokio::advance_with_clock(world.fabric.clone()));
+    let [mut client, mut server] = world.connected().await;
+    following.abort();
+    let Side { connection, port } = &mut server;
+    let mut some = [Completion::default()];
+    assert!(once(std::pin::pin!(connection.next_completions(&mut some))).await.is_none(), "the CQ is armed");
+    let mut is_sent = |byte| {
+        client.port.send(byte);
+        world.fabric.advance_by(Duration::from_millis(1));
+    };
+    is_sent(0);
+    let refused = connection.drain(&mut port.qp, LIMIT, drop).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    assert_eq!(connection.next_completions(&mut some).await.unwrap(), 1);
+    // In a task, which looks only when it is woken.
+    let next = tokio::spawn(async move { server.connection.next_completions(&mut [Completion::default()]).await });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    is_sent(1);
+    assert_eq!(ends(next).await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_removal_of_the_device_ends_each_wait() {
     for wait in 0..4 {
         let world = World::paused();
