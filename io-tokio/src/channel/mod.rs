@@ -96,6 +96,8 @@ pub struct Channel<D: DataPath, O: Observer = ()> {
     messages: Messages,
     message_max: usize,
     keep_alive: Duration,
+    /// The time that the last turn has read: what was due by then, it has done or tried.
+    last_turn: Time,
     /// Messages that nobody has taken: at most as many as there are receives.
     arrived: VecDeque<Arrived<D::Piece>>,
     /// The first one of them, if it is offered.

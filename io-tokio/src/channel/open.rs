@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use cmid_proto::Observer;
 use cmid_proto::datapath::{Access, Attaching, Caps, CreateError, DataPath, Pool, Signaled, prelude::*, zeros};
 use cmid_proto::handshake::Options;
 use cmid_proto::messages::{HEADER, HELLO, Messages, MessagesConfig};
+use cmid_proto::{Observer, Time};
 
 use super::{Channel, Work, invalid};
 use crate::clock;
@@ -95,6 +95,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             message_max: messages.message_max().min((config.packet as usize).saturating_sub(HEADER)),
             messages,
             keep_alive: config.keep_alive,
+            last_turn: Time::ZERO,
             arrived: Default::default(),
             reading: None,
             offered: None,

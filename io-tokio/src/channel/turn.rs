@@ -56,6 +56,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
             }
         }
         let (now, has_ended) = (clock::now(), self.connection.has_ended());
+        self.last_turn = now;
         self.read_next(has_ended || self.flushed_by.is_some())?;
         // A receive that is posted after the end is flushed, and would be posted again.
         if has_ended {
@@ -204,10 +205,10 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
 
     /// Ready if another turn is necessary. Otherwise both halves are woken when it is. A failure is kept.
     pub(super) fn poll_ready(&mut self) -> Poll<()> {
-        let (waker, now): (Waker, _) = (self.waker.clone(), clock::now());
-        // A sign of life that is due, and for which no block is free, is tried again.
-        let again = now.after(self.keep_alive.max(Duration::from_millis(1)));
-        let messages = self.messages.timeout().map(|due| if due <= now { again } else { due });
+        let (waker, last_turn): (Waker, _) = (self.waker.clone(), self.last_turn);
+        // A sign of life that was due, and for which no block was free, is tried again.
+        let again = last_turn.after(self.keep_alive.max(Duration::from_millis(1)));
+        let messages = self.messages.timeout().map(|due| if due <= last_turn { again } else { due });
         let due = self.flushed_by.filter(|_| !self.connection.has_ended()).into_iter().chain(messages).min();
         let polled = self.connection.poll_ready(due, &mut Context::from_waker(&waker));
         polled.map(|ready| ready.unwrap_or_else(|error| self.fail(error)))
@@ -227,4 +228,41 @@ pub(super) fn not_sent(error: NotSent) -> io::Error {
         NotSent::TooLong { .. } | _ => io::ErrorKind::InvalidInput,
     };
     io::Error::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::handshake::Options;
+    use cmid_proto::messages::MessagesConfig;
+    use cmid_sim::{Config, Fabric};
+
+    use super::*;
+    use crate::Listener;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sign_of_life_that_is_due_after_the_turn_and_before_the_wait_is_not_put_off() {
+        let (fabric, address) = (Fabric::new(Config::default()), "10.0.0.2:7471".parse().unwrap());
+        let clock = fabric.clone();
+        let following = tokio::spawn(async move {
+            loop {
+                clock.advance_by(Duration::from_millis(1));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let [client, server] = ["10.0.0.1", "10.0.0.2"].map(|host| fabric.host(&[host.parse().unwrap()]));
+        let mut listener = Listener::bind(server.device(), address).unwrap();
+        let (config, options) = (MessagesConfig::default(), Options::default());
+        let connect = Channel::connect(client.device(), address, config, &options);
+        let accept = async { Channel::accept(listener.accept().await?, config, &options).await };
+        let (mut channel, _peer) = tokio::try_join!(connect, accept).unwrap();
+        following.abort();
+        // Nothing else happens.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        channel.turn(Half::Receive);
+        while channel.poll_ready().is_ready() {
+            channel.turn(Half::Receive);
+        }
+        tokio::time::advance(config.keep_alive).await;
+        assert!(channel.poll_ready().is_ready());
+    }
 }
