@@ -45,7 +45,7 @@ pub enum RefuseReason {
         max: u32,
     },
     /// The connection has ended: a teardown has no event to wait for.
-    #[error("the connection has ended; its memory may be reused")]
+    #[error("the connection has ended")]
     IsOver,
     /// Multicast groups are only for datagrams.
     #[error("not for a connected service")]

@@ -36,7 +36,7 @@ columns! {
         PeerClosed = "closed by peer",
         /// Disconnected on both sides; packets may still be under way.
         TimeWait = "time wait",
-        /// Disconnected and past its time wait: memory may be used again.
+        /// Disconnected and past its time wait, or past the deadline of a teardown.
         Closed = "closed",
         /// Datagrams, active: the lookup is sent; the peer has not answered yet.
         SidrReqSent = "SIDR request sent",

@@ -49,7 +49,8 @@
 //!
 //! # Guarantees
 //!
-//! - No call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon. ([`addr_info()`],
+//! - No call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon, but for the two on iWARP
+//!   that [`Call`](cmid_proto::Call) names. ([`addr_info()`],
 //!   which is not one of them, waits for name servers and ibacm. The kernel itself may take about 70 seconds to
 //!   destroy an id after requests that the core refuses to make.)
 //! - It makes every call that the core requests, and returns the kernel's result. It refuses only calls that would

@@ -171,8 +171,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 
     /// Ends a connection so that no packet of it can arrive any more: DISCONNECTED, then TIMEWAIT_EXIT and
-    /// [`State::Closed`](crate::State::Closed); or [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed). The
-    /// memory of the connection may then be reused, whatever the peer does.
+    /// [`State::Closed`](crate::State::Closed). The memory of the connection may then be reused, whatever the peer does. At
+    /// the deadline it ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed) and the same state, which
+    /// proves nothing: destroy the QP first.
     ///
     /// If both sides disconnect at the same moment, the kernel reports no TIMEWAIT_EXIT unless one of them
     /// disconnects once more (`cm_dreq_handler`). A teardown does so.
