@@ -121,7 +121,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     ///
     /// # Errors
     /// Refused in a wrong state, with more than 196 bytes of private data (136 for datagrams), or with a value that does
-    /// not fit ([`RefuseReason::TooLarge`]); failed with `EINVAL` if the peer no longer waits. The accept can be repeated if this migration fails.
+    /// not fit ([`RefuseReason::TooLarge`]); failed with `EINVAL` if the peer no longer waits. The accept can be repeated if this migration fails;
+    /// otherwise destroy the id, which rejects a peer that still waits.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.query_transport_of(id, param);

@@ -136,5 +136,12 @@ pub(super) fn behaviour_22_depths_beyond_the_device<L: Env>(b: &mut Fixture<'_, 
     fails("neither a QP nor its number", b.client.drive().connect(client, nothing, &[], Time::NEVER), Errno::EINVAL)?;
     same("client", b.client.drive().core().state(client), Some(State::RouteResolved))?;
     b.connect(client, &[])?;
-    b.expect_any(Side::Server, CmEvent::ConnectRequest).map(drop)
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
+    // An accept that the kernel does not see leaves the request pending, until the id is destroyed.
+    let deep = ConnParam { initiator_depth: 129, ..b.param() };
+    fails("too deep", b.server.drive().accept(server, deep, &[], Time::NEVER), Errno::EINVAL)?;
+    same("server", b.server.drive().core().state(server), Some(State::Failed))?;
+    b.quiet(Side::Client)?;
+    b.destroy(Side::Server, server)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
 }

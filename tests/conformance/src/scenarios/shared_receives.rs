@@ -290,7 +290,6 @@ pub(super) fn a_cq_has_room_for_an_srq_once<L: Env>(b: &mut Fixture<'_, L>) -> C
     same("the first QP", cq.room().reserved(), 6)?;
     let second = create(two, &srq).map_err(Failure)?;
     same("the second one", cq.room().reserved(), 8)?;
-    // Although the provider may have made the CQ larger.
     let full = create(three, &other);
     ensure(full.as_ref().is_err_and(|error| error.contains("EOVERFLOW")), || format!("{:?}", full.map(drop)))?;
     same("a QP too many", cq.room().reserved(), 8)?;
