@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Access, Backend, Caps, Completion, Cq, Mr, Qp, Verbs, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};

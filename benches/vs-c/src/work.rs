@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, Parts, QueuePair, SendWr, SharedReceiveQueue};
+use cmid_proto::datapath::{Parts, SendWr, prelude::*};
 use cmid_verbs::{Completion, WcStatus};
 
 use crate::connection::{BYTES, Connection};

@@ -5,10 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, CreateError, DataPath, MemoryRegion, PostError, ProtectionDomain,
-    QueuePair, SendWr, WcStatus,
-};
+use cmid_proto::datapath::{Access, Caps, Completion, CreateError, PostError, SendWr, WcStatus, prelude::*};
 
 use crate::message::{Message, ping_data, text};
 

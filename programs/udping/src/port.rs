@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, CreateError, DataPath, GRH_LEN, MemoryRegion, PostError,
-    ProtectionDomain, QueuePair, SendWr, To, WcOpcode, WcStatus,
+    Access, Caps, Completion, CreateError, GRH_LEN, PostError, SendWr, To, WcOpcode, WcStatus, prelude::*,
 };
 use cmid_proto::datapath::{AhAttr, Attaching};
 

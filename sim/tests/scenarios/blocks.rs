@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use cmid_proto::datapath::{
-    Block, CompletionQueue, DataPath, Length, MemoryRegion, OfPd, Part, Parts, Pool, PostReason, ProtectionDomain,
-    QueuePair, SendWr,
-};
+use cmid_proto::datapath::{Block, Length, OfPd, Part, Parts, Pool, PostReason, SendWr, prelude::*};
 use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_proto::{Errno, ErrorWith};
 use cmid_sim::{Access, Buffer, Caps, Completion, Config, Cq, Pd, Piece, WcStatus};

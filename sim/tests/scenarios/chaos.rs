@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{Attaching, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{Attaching, SendWr, prelude::*};
 use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, To};
 

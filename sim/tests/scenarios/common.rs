@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::time::Duration;
 
-use cmid_proto::datapath::{Attaching, CompletionQueue, DataPath, MemoryRegion, PostError, PostReason};
+use cmid_proto::datapath::{Attaching, PostError, PostReason, prelude::*};
 use cmid_proto::{
     Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent,
     RejectReason,

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{
-    Attaching, CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
-    WcOpcode,
-};
+use cmid_proto::datapath::{Attaching, Length, OfPd, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Config, Cq, QpState, Rule, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};

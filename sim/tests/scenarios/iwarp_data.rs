@@ -1,8 +1,6 @@
 //! Work requests on iWARP: sends and writes complete when TCP has them, reads when they are answered.
 
-use cmid_proto::datapath::{
-    Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
-};
+use cmid_proto::datapath::{Caps, Completion, PostReason, SendWr, prelude::*};
 use cmid_proto::{Errno, Transport};
 use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
 

@@ -1,6 +1,6 @@
 //! Multicast groups.
 
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_proto::{ChannelKey, CmEvent, CmOption, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Fabric, GRH_LEN, To, WcStatus};
 

@@ -1,10 +1,7 @@
 //! What a provider does with posted work: a post that it refuses may be in the queue, requests wait for others, and a
 //! device has limits.
 
-use cmid_proto::datapath::{
-    Attaching, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
-    SharedReceiveQueue, SrqCaps,
-};
+use cmid_proto::datapath::{Attaching, PostReason, SendWr, SrqCaps, prelude::*};
 use cmid_proto::memory::MemoryError;
 use cmid_proto::{CmEvent, ConnParam, Errno, ErrorWith};
 use cmid_sim::{Access, Caps, Config, Cq, QpState, Remote, SendOp, WcStatus};

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{
-    AckTimeout, MemoryRegion, ModifyReason, ProtectionDomain, QpAttr, QpAttrs, QueuePair, RnrTimer, SendWr, WcOpcode,
-};
+use cmid_proto::datapath::{AckTimeout, ModifyReason, QpAttr, QpAttrs, RnrTimer, SendWr, WcOpcode, prelude::*};
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace, Transport};
 use cmid_sim::{Access, Config, QpState, WcStatus};
 

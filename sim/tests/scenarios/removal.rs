@@ -1,6 +1,6 @@
 //! Removal and addition of devices.
 
-use cmid_proto::datapath::{DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{PostReason, SendWr, prelude::*};
 use cmid_proto::{Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Ece, Errno, IdKey, Outcome, PortSpace};
 use cmid_sim::{Access, Config, Fabric, Host, WcStatus};
 

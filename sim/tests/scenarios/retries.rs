@@ -1,6 +1,6 @@
 //! Sends while the peer cannot be reached.
 
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{SendWr, WcOpcode, prelude::*};
 use cmid_sim::{Access, Config, Mr, QpState, WcStatus};
 
 use crate::common::{Env, Pair, SECOND, bytes_at, connected};

@@ -1,8 +1,6 @@
 //! Shared receive queues: what a simulated device can be told to do, and what soft-RoCE does not show.
 
-use cmid_proto::datapath::{
-    Attaching, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
-};
+use cmid_proto::datapath::{Attaching, PostReason, SendWr, SrqCaps, prelude::*};
 use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
 use cmid_sim::{Access, Caps, Config, GRH_LEN, PdState, Qp, To, WcStatus};
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{
-    AhAttr, CompletionQueue, DataPath, GlobalRoute, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
-};
+use cmid_proto::datapath::{AhAttr, GlobalRoute, PostReason, SendWr, prelude::*};
 use cmid_proto::{ConnParam, Datagram, Errno, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Latency, Mr, Rule, To, WcStatus};
 

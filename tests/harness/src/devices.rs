@@ -3,9 +3,7 @@
 use std::fmt::Debug;
 
 use cmid_proto::ErrorWith;
-use cmid_proto::datapath::{
-    Attaching, Caps, CreateError, DataPath, Memory, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered,
-};
+use cmid_proto::datapath::{Attaching, Caps, CreateError, Memory, Reregistered, prelude::*};
 use cmid_proto::memory::{Access, Change, MemoryError, Policy, Returned, Way};
 
 /// The number of completions of a CQ, and of work requests of each half of a QP.

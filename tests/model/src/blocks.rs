@@ -18,9 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use cmid_proto::datapath::{
-    Block, Completion, CompletionQueue, MemoryRegion, Part, Parts, Pool, QueuePair, WcOpcode, WcStatus,
-};
+use cmid_proto::datapath::{Block, Completion, Part, Parts, Pool, WcOpcode, WcStatus, prelude::*};
 
 use crate::input::Input;
 use crate::say::say;

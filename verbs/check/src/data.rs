@@ -1,7 +1,7 @@
 //! Behaviours of the data path.
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_proto::datapath::{Access, Completion, DataPath, MemoryRegion, QueuePair as _, Remote, SendWr, WcStatus};
+use cmid_proto::datapath::{Access, Completion, Remote, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Change, Policy, Way};
 
 use crate::client::Client;

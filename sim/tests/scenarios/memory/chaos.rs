@@ -1,7 +1,7 @@
 //! Random calls, faults and traffic: the counts of the device and of the machines agree at every step, and no memory
 //! is freed while the device uses it.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_sim::{Change, Completion, Left, Mw, ReregFault, Resource};
 
 use super::*;

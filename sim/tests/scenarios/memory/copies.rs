@@ -1,8 +1,6 @@
 //! A device with a copy at the poll: received data goes to the address of the work request, without a key check.
 
-use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
-};
+use cmid_proto::datapath::{OfPd, PostReason, SendWr, prelude::*};
 use cmid_sim::{Completion, WcStatus};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What the device copies later than it checks the key: only a deregistration waits, and on iWARP a change of the QP.
 
-use cmid_proto::datapath::{Memory, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_sim::{Change, Remote, Returned, Way, WcStatus};
 
 use super::*;

@@ -15,7 +15,7 @@ mod shared;
 mod window_qps;
 pub(crate) mod windows;
 
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::prelude::*;
 use cmid_proto::{Errno, ErrorWith, IdKey};
 use cmid_sim::memory::{self, Fallback, MemoryError, MemoryReason, MrState, Policy, Provider, Valid};
 use cmid_sim::{Access, Buffer, Config, Mr, Pd, Rereg, Reregistered};

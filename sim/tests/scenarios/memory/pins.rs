@@ -1,8 +1,6 @@
 //! Work requests pin the regions that they name, until their completions have been polled or their QP is gone.
 
-use cmid_proto::datapath::{
-    CompletionQueue, DataPath, Length, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
-};
+use cmid_proto::datapath::{Length, PostReason, SendWr, prelude::*};
 use cmid_sim::{Change, Completion, Cq, Way};
 
 use super::*;

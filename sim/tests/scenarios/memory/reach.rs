@@ -1,6 +1,6 @@
 //! Effects of a re-registration on access to memory. Rights are checked when a work request is carried out.
 
-use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{PostReason, SendWr, prelude::*};
 use cmid_sim::{Change, WcStatus};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Effects of a device removal on memory.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
+use cmid_proto::datapath::prelude::*;
 use cmid_sim::{Change, PdState};
 
 use super::*;

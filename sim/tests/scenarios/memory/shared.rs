@@ -1,6 +1,6 @@
 //! Memory that several registrations share.
 
-use cmid_proto::datapath::{Memory, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_sim::{Buffer, Change, SharedBuffer};
 
 use super::windows::ended;

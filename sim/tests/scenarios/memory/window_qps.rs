@@ -1,9 +1,6 @@
 //! The QP that a window was bound through: only its peer may use the window, and the QP exists as long as the window.
 
-use cmid_proto::datapath::{
-    Block, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
-    WcOpcode,
-};
+use cmid_proto::datapath::{Block, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_sim::{Completion, Mw, Piece, QpState, Remote, WcStatus};
 
 use super::windows::{INVALIDATE, bindable, bound, ended, ended_after};

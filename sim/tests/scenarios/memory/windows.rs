@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::datapath::{
-    MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
-};
+use cmid_proto::datapath::{OfPd, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_sim::{Change, Cq, Flavour, Mw, QpState, Remote, WcStatus};
 
 use super::*;

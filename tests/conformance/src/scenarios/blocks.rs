@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{DeviceOf, MrOf, PdOf, Side};
 use cmid_harness::{Check, Env, Failure, Fixture};
-use cmid_proto::datapath::{
-    Block, Completion, DataPath, Memory as _, MemoryRegion, MemoryWindow, Parts, Pool, PostReason, ProtectionDomain,
-    QueuePair, Remote, SendWr, SharedReceiveQueue, SrqCaps, WcStatus,
-};
+use cmid_proto::datapath::{Block, Completion, Parts, Pool, PostReason, Remote, SendWr, SrqCaps, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{Errno, ErrorWith};
 

@@ -7,8 +7,7 @@ use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{EndOf, PdOf, SOON, Side};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, make_qp, test_caps};
 use cmid_proto::datapath::{
-    Caps, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QpState,
-    QueuePair, Remote, SendWr, WcFlags, WcOpcode, WcStatus,
+    Caps, Length, PostReason, QpState, Remote, SendWr, WcFlags, WcOpcode, WcStatus, prelude::*,
 };
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{ConnParam, Errno, ErrorWith, PortSpace};

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::{CqOf, EndOf, SOON};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
-use cmid_proto::datapath::{
-    Completion, CompletionQueue, MemoryRegion, PostReason, QpState, QueuePair, Remote, SendWr, WcStatus,
-};
+use cmid_proto::datapath::{Completion, PostReason, QpState, Remote, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{ConnParam, Errno, ErrorWith};
 

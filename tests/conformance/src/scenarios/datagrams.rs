@@ -7,8 +7,8 @@ use cmid_harness::failure::{ensure, fails, same, why};
 use cmid_harness::fixture::{DeviceOf, EndOf, MrOf, PdOf, Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, test_caps};
 use cmid_proto::datapath::{
-    AhAttr, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, GlobalRoute, Length, MemoryRegion, OfPd, PostReason,
-    ProtectionDomain, QpState, QueuePair, SendWr, To, WcOpcode, WcStatus,
+    AhAttr, Caps, Completion, GRH_LEN, GlobalRoute, Length, OfPd, PostReason, QpState, SendWr, To, WcOpcode, WcStatus,
+    prelude::*,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{

@@ -6,9 +6,8 @@ use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{DeviceOf, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
-    AhAttr, Atomics, Capacity, Caps, CreateError, CreateReason, DataPath, DeviceAttrs, GidKind, GlobalRoute, LinkLayer,
-    MemoryRegion, Odp, PortState, PostError, PostReason, ProtectionDomain, QueuePair, RdmaDevice, SendWr, SrqCaps, To,
-    WcStatus,
+    AhAttr, Atomics, Capacity, Caps, CreateError, CreateReason, DeviceAttrs, GidKind, GlobalRoute, LinkLayer, Odp,
+    PortState, PostError, PostReason, SendWr, SrqCaps, To, WcStatus, prelude::*,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey, PortSpace};

@@ -7,8 +7,8 @@ use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::{CqOf, EndOf, SOON, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::datapath::{
-    Capacity, Caps, Completion, CompletionQueue, CreateReason, DataPath, Drain, DrainError, Draining, MemoryRegion,
-    PostReason, QpState, QueuePair, SendWr, Unpolled, WcStatus,
+    Capacity, Caps, Completion, CreateReason, Drain, DrainError, Draining, PostReason, QpState, SendWr, Unpolled,
+    WcStatus, prelude::*,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Time};

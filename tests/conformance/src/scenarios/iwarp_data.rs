@@ -3,7 +3,7 @@
 use cmid_harness::failure::{same, stopped, why};
 use cmid_harness::{Check, Env, Fixture, test_caps};
 use cmid_proto::Transport;
-use cmid_proto::datapath::{Caps, CompletionQueue, MemoryRegion, PostReason, QueuePair, SendOp, SendWr, WcStatus};
+use cmid_proto::datapath::{Caps, PostReason, SendOp, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::Access;
 
 use super::data_path::Link;

@@ -3,7 +3,7 @@
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{PdOf, Side, pdl};
 use cmid_harness::{Check, Env, Fixture, TestMr, TestPd};
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
+use cmid_proto::datapath::prelude::*;
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use cmid_proto::{Acks, CmEvent, Time};
 

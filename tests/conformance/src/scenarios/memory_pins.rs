@@ -3,7 +3,7 @@
 use cmid_harness::failure::{same, why};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
-use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{OfPd, PostReason, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, Change, Code, MemoryReason, MemoryStep, Policy, Valid};
 use cmid_proto::{CmEvent, Errno, ErrorWith, Time};
 

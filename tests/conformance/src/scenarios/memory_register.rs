@@ -3,7 +3,7 @@
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd, make_qp, test_caps};
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, MemoryError, MemoryReason, MrState, PdState, Way};
 use cmid_proto::{Errno, ErrorWith};
 

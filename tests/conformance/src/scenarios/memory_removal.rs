@@ -3,7 +3,7 @@
 use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, TestMr, TestPd};
-use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{PostReason, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Change, MemoryReason, MemoryStep, MrState, PdState, Policy, Valid};
 use cmid_proto::{CmEvent, Errno, ErrorWith};
 

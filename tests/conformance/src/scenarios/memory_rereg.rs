@@ -4,7 +4,7 @@ use cmid_harness::failure::{same, why};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{OfPd, PostReason, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, Change, Changes, Code, MemoryReason, MemoryStep, Policy, Valid};
 
 use super::memory::{

@@ -6,9 +6,7 @@ use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::{EndOf, PdOf, Side};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
 use cmid_proto::ErrorWith;
-use cmid_proto::datapath::{
-    Length, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus,
-};
+use cmid_proto::datapath::{Length, OfPd, PostReason, Remote, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, Policy};
 
 use super::memory::{LEN, READABLE, bytes, changed, contents, deregister, fields, refused, register, unused, used};

@@ -6,10 +6,7 @@ use std::time::Instant;
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{CqOf, DeviceOf, End, EndOf, MrOf, PdOf, SOON, Side};
 use cmid_harness::{Check, Env, Fixture, test_caps};
-use cmid_proto::datapath::{
-    CompletionChannel, CompletionQueue, CreateReason, DataPath, MemoryRegion, QueuePair, RdmaDevice, SendWr, WcOpcode,
-    WcStatus,
-};
+use cmid_proto::datapath::{CreateReason, SendWr, WcOpcode, WcStatus, prelude::*};
 use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey};
 

@@ -7,9 +7,8 @@ use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{DeviceOf, End, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Capacity, Caps, Completion, CompletionQueue, CreateError,
-    CreateReason, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QpState, QueuePair, SendWr,
-    SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncSource, Capacity, Caps, Completion, CreateError, CreateReason, Length, OfPd,
+    PostReason, QpState, SendWr, SrqCaps, WcOpcode, WcStatus, prelude::*,
 };
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{CmEvent, Errno, ErrorWith, IdKey, Time};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cmid_harness::fixture::PdOf;
 use cmid_harness::{Check, Env, Failure, Side, TestMr, TestPd};
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::Access;
 use cmid_proto::{CmEvent, Time};
 

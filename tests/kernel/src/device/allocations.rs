@@ -1,8 +1,6 @@
 //! Posts and polls allocate nothing, after the first of each kind.
 
-use cmid_proto::datapath::{
-    CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
-};
+use cmid_proto::datapath::{SendWr, SrqCaps, prelude::*};
 use cmid_verbs::{Access, Completion, Cq, Mr};
 
 use crate::data::{polled, register};

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, DataPath, RdmaDevice};
+use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncSource, prelude::*};
 
 use crate::env::{CLIENT, Side, readable};
 

@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cmid_model::blocks::{self, Ground};
-use cmid_proto::datapath::{DataPath, MemoryRegion, Parts, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_proto::{IdKey, Pollable as _};
+use cmid_proto::IdKey;
+use cmid_proto::datapath::{Parts, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_verbs::{Access, Block, Pd, Pool};
 use rustix::thread::{Uid, set_thread_res_uid};
 

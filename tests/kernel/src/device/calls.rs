@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::datapath::{Attaching, DataPath, ProtectionDomain, QpState, QueuePair, SrqCaps};
+use cmid_proto::datapath::{Attaching, QpState, SrqCaps, prelude::*};
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 use cmid_verbs::{Access, Backend};
 

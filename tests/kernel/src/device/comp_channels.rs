@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{
-    Attaching, Completion, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair,
-    SendWr, WcOpcode, WcStatus,
-};
+use cmid_proto::datapath::{Attaching, Completion, SendWr, WcOpcode, WcStatus, prelude::*};
 use cmid_proto::memory::Access;
 use cmid_proto::{Call, CmEvent, Errno};
 

@@ -1,8 +1,7 @@
 //! Creations that fail name the capacity with its maximum, or the object of another device.
 
 use cmid_proto::datapath::{
-    Attaching, Capacity, Caps, CompletionQueue, CreateCall, CreateError, CreateReason, DataPath, OfDevice,
-    ProtectionDomain, RdmaDevice, SrqCaps,
+    Attaching, Capacity, Caps, CreateCall, CreateError, CreateReason, OfDevice, SrqCaps, prelude::*,
 };
 use cmid_verbs::Backend;
 

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{
-    CompletionQueue, MemoryRegion, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
-};
+use cmid_proto::datapath::{PostError, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 

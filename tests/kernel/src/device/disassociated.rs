@@ -8,7 +8,7 @@ use std::env;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::prelude::*;
 use cmid_proto::memory::MemoryError;
 use cmid_proto::{Call, Errno};
 use cmid_verbs::Access;

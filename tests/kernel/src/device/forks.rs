@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::prelude::*;
 use cmid_proto::memory::{
     Code, Fallback, MemoryError, MemoryFailure, MemoryStep, MrState, Policy, Provider, Valid, Way,
 };

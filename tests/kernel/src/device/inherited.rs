@@ -2,10 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cmid_proto::datapath::{
-    AsyncEventQueue, Attaching, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow,
-    ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode,
-};
+use cmid_proto::datapath::{Attaching, SendWr, SrqCaps, WcOpcode, prelude::*};
 use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith};
 use cmid_verbs::{Access, Completion};
 

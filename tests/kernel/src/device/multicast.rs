@@ -5,9 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use cmid_proto::datapath::{
-    AhAttr, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode,
-};
+use cmid_proto::datapath::{AhAttr, SendWr, WcOpcode, prelude::*};
 use cmid_proto::{Call, CmEvent, Datagram, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 use rustix::thread::{Gid, set_thread_res_gid};

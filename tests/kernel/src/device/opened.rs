@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, ptr};
 
-use cmid_proto::datapath::{DataPath, ProtectionDomain, RdmaDevice};
+use cmid_proto::datapath::prelude::*;
 use cmid_proto::{Call, CmEvent, Device, Errno};
 use cmid_verbs::{Access, Backend, Verbs};
 use rdma_sys::{ibv_alloc_pd, rdma_bind_addr, rdma_create_event_channel, rdma_create_id, rdma_port_space::RDMA_PS_TCP};

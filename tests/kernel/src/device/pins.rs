@@ -1,8 +1,6 @@
 //! Work in flight pins its memory.
 
-use cmid_proto::datapath::{
-    Attaching, CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
-};
+use cmid_proto::datapath::{Attaching, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
 use cmid_proto::{Call, Errno, ErrorWith};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};

@@ -6,11 +6,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    AsyncEventKind, AsyncEventQueue, Attaching, Caps, MemoryRegion, PostReason, QpState, QueuePair, SendFlags, SendWr,
-    WcOpcode,
+    AsyncEventKind, Attaching, Caps, PostReason, QpState, SendFlags, SendWr, WcOpcode, prelude::*,
 };
 use cmid_proto::{Call, CmEvent, ConnParam, Transport};
-use cmid_verbs::{Access, Completion, CompletionQueue as _, Cq, DataPath as _, Mr, ProtectionDomain as _, WcStatus};
+use cmid_verbs::{Access, Completion, Cq, Mr, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
 use crate::data::{bytes, polled, register, returned, success, why};

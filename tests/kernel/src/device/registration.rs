@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MemoryRefused, Policy, RegisterCause, Way};
 use cmid_proto::{Errno, ErrorWith};
 use cmid_verbs::{Access, Buffer, Change, Mr, Pd, Remote};

@@ -7,10 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cmid_proto::datapath::{
-    AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair,
-    WcOpcode,
-};
+use cmid_proto::datapath::{PostReason, WcOpcode, prelude::*};
 use cmid_proto::memory::{MemoryError, MemoryReason, MrState, PdState, Policy};
 use cmid_proto::{Call, CmEvent, Device, Errno, ErrorWith, IdKey};
 use cmid_verbs::{Access, Backend, Change, Completion, WcStatus};

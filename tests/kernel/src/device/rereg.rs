@@ -1,7 +1,7 @@
 //! Section 10.4 on a device with a provider that cannot re-register.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
+use cmid_proto::datapath::prelude::*;
 use cmid_proto::memory::{Code, Fallback, MemoryFailure, MemoryStep, Policy, Valid, Way};
 use cmid_verbs::{Access, Change, Mr};
 

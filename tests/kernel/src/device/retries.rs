@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QpState, QueuePair, SendWr, WcStatus,
-};
+use cmid_proto::datapath::{QpState, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::Access;
 use cmid_proto::{Call, CmOption, ConnParam, PortSpace};
 

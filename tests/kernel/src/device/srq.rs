@@ -5,8 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Attaching, DataPath, MemoryRegion, ProtectionDomain,
-    QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncSource, Attaching, QpState, SendWr, SrqCaps, WcOpcode, WcStatus, prelude::*,
 };
 use cmid_proto::memory::Access;
 use cmid_proto::{Call, CmEvent, Errno, ErrorWith};

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use cmid_proto::datapath::{Attaching, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{Attaching, SendWr, prelude::*};
 use cmid_proto::{Call, CmEvent, Device, IdKey, Pollable};
 use cmid_verbs::{Access, Completion, Handle, Verbs};
 

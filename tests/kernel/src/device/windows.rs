@@ -4,9 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use cmid_proto::datapath::{
-    MemoryRegion, MemoryWindow, Part, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
-};
+use cmid_proto::datapath::{Part, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_verbs::{Access, Buffer};
 
 use crate::data::{polled, register, success, why};

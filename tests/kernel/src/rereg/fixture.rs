@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_proto::memory::{Keys, MemoryError, MemoryFailure, MrState};
 use cmid_proto::{Errno, IdKey};
 use cmid_verbs::{Access, Change, Completion, Mr, Pd, Policy, Remote, Reregistered, Way, WcStatus};
