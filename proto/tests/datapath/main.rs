@@ -56,7 +56,9 @@ fn a_layer_has_the_data_path_of_its_device() {
         let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 })?;
         layer.create_qp_with_srq(attaching, &pd, &cq, &cq, &srq, Caps::default())
     });
-    assert_eq!(made.map(|qp| qp.caps()), Ok(Caps { max_recv_wr: 0, max_recv_sge: 0, ..Caps::default() }));
+    let mut qp = made.unwrap();
+    assert_eq!(qp.caps(), Caps { max_recv_wr: 0, max_recv_sge: 0, ..Caps::default() });
+    assert_eq!(qp.post_recv(1, [mr().sge(0..1)]).unwrap_err().reason(), PostReason::HasSrq);
 }
 
 fn mr() -> Mr {
