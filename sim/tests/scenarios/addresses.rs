@@ -110,16 +110,6 @@ fn behaviour_42_nobody_has_the_address() {
 }
 
 #[test]
-fn behaviour_45_destroy_cancels_a_lookup() {
-    let mut env = Env::new();
-    let id = env.client.id(env.cc);
-    env.client.resolve_addr(id, None, "10.0.0.77:7", 100).unwrap();
-    env.client.destroy(id).unwrap();
-    assert_eq!(env.fabric.next_due(), None);
-    env.client.quiet(env.cc, SECOND);
-}
-
-#[test]
 fn a_first_interface_sticks() {
     let mut env = Env::new();
     let (side, on) = (&mut env.client, env.cc);

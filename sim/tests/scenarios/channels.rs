@@ -98,27 +98,6 @@ fn every_event_is_an_edge_except_a_moved_one() {
 }
 
 #[test]
-fn behaviour_54_a_listener_migrates_with_an_unread_request() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let to = env.server.channel();
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.connect(c, &[]);
-    env.fabric.advance_by(SECOND);
-    env.server.migrate(listener, env.cs, to).unwrap();
-    assert_eq!(env.server.fetch(to), None);
-    assert_eq!(env.fabric.counters().swallowed, 1);
-    env.server.quiet(env.cs, SECOND);
-    env.client.quiet(env.cc, SECOND);
-    let again = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.connect(again, &[]);
-    env.server.requested(to, listener);
-    env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
-    env.server.destroy(listener).unwrap();
-}
-
-#[test]
 fn a_listener_migrates_well_without_the_kernels_bug() {
     let mut env = Env::with(Config { listener_migrate_bug: false, ..Config::default() });
     let listener = env.server.listener(env.cs, "10.0.0.2:7");

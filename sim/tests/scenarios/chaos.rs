@@ -5,23 +5,9 @@ use std::time::Duration;
 use cmid_proto::datapath::{Attaching, SendWr, prelude::*};
 use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, To};
+use fastrand::Rng;
 
 use crate::common::{Env, Side, ip};
-
-/// A pseudo-random generator.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
-        let len = u64::try_from(choices.len()).unwrap();
-        (len > 0).then(|| choices[usize::try_from(self.roll(len)).unwrap()])
-    }
-}
 
 /// A QP in any state, and the destination of datagrams from an event.
 struct Peer {
@@ -50,34 +36,35 @@ impl Actor {
         Actor { side, ids: Vec::new(), channels: Vec::new(), groups: Vec::new(), stations: Vec::new() }
     }
 
-    fn act(&mut self, dice: &mut Dice) {
-        let (Some(channel), Some(other)) = (dice.of(&self.channels), dice.of(&self.channels)) else {
+    fn act(&mut self, dice: &mut Rng) {
+        if self.channels.is_empty() {
             return self.channels.push(self.side.channel());
-        };
-        let choice = dice.roll(90);
+        }
+        let [channel, other] = [(); 2].map(|()| self.channels[dice.usize(..self.channels.len())]);
+        let choice = dice.u32(..90);
         if choice == 0 && self.channels.len() < 4 {
             return self.channels.push(self.side.channel());
         }
-        if choice == 1 && dice.roll(10) == 0 {
+        if choice == 1 && dice.u32(..10) == 0 {
             self.side.call(Call::CloseChannel { channel }).unwrap();
             return self.channels.retain(|&open| open != channel);
         }
         // One of the newest ids, so that ids make progress.
-        let id = dice.of(&self.ids[self.ids.len().saturating_sub(4)..]);
+        let id = dice.choice(self.ids[self.ids.len().saturating_sub(4)..].iter().copied());
         let (Some(id), 3..) = (id, choice) else {
             let id = self.side.fresh_id();
             let spaces =
                 [PortSpace::Tcp, PortSpace::Tcp, PortSpace::Tcp, PortSpace::Udp, PortSpace::Udp, PortSpace::Ipoib];
-            let port_space = dice.of(&spaces).unwrap();
+            let port_space = dice.choice(spaces).unwrap();
             self.side.call(Call::CreateId { id, channel, port_space }).unwrap();
             return self.ids.push(id);
         };
-        let addr = dice.of(&ADDRESSES).unwrap();
-        let param = ConnParam { qp_num: u32::try_from(dice.roll(1000)).unwrap(), ..ConnParam::default() };
-        let data = vec![7; usize::try_from(dice.roll(210)).unwrap() / 2];
+        let addr = dice.choice(ADDRESSES).unwrap();
+        let param = ConnParam { qp_num: dice.u32(..1000), ..ConnParam::default() };
+        let data = vec![7; dice.usize(..210) / 2];
         let _ = match choice {
             4 => self.side.bind(id, addr),
-            5..=8 => self.side.resolve_addr(id, None, if dice.roll(3) > 0 { "10.0.0.2:7" } else { addr }, 1000),
+            5..=8 => self.side.resolve_addr(id, None, if dice.u32(..3) > 0 { "10.0.0.2:7" } else { addr }, 1000),
             9..=13 => self.side.resolve_route(id),
             14 | 15 => self.side.listen(id, 2),
             16..=19 => self.side.connect(id, param, &data),
@@ -97,17 +84,17 @@ impl Actor {
             }),
             34 => self.side.notify(id),
             35 | 36 => {
-                let joined = self.side.join(id, dice.of(&[GROUP, "10.0.0.9:1"]).unwrap(), dice.roll(4) == 0);
+                let joined = self.side.join(id, dice.choice([GROUP, "10.0.0.9:1"]).unwrap(), dice.u32(..4) == 0);
                 joined.map(|group| self.groups.push((id, group)))
             }
-            37 => match dice.of(&self.groups) {
+            37 => match dice.choice(self.groups.iter().copied()) {
                 Some((member, group)) => self.side.leave(member, group, GROUP),
                 None => Ok(()),
             },
             38 => {
-                let (on, number) = (dice.roll(2) == 0, 14);
+                let (on, number) = (dice.bool(), 14);
                 let options = [CmOption::ReuseAddr(on), CmOption::AfOnly(on), CmOption::AckTimeout(number)];
-                self.side.set(id, dice.of(&options).unwrap())
+                self.side.set(id, dice.choice(options).unwrap())
             }
             39 => self.side.call(Call::SetEce { id, ece: Ece { vendor_id: 1, options: 1 } }),
             40..=44 => self.talk(dice),
@@ -141,8 +128,8 @@ impl Actor {
     }
 
     /// Sends a datagram from a random QP to the destination of an event.
-    fn talk(&mut self, dice: &mut Dice) -> Result<(), Errno> {
-        let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
+    fn talk(&mut self, dice: &mut Rng) -> Result<(), Errno> {
+        let Some(at) = dice.choice(0..self.stations.len()) else { return Ok(()) };
         let Peer { pd, qp, mr, to, .. } = &mut self.stations[at];
         qp.post_recv(3, mr.sge(0..64))?;
         let Some(Datagram { qp_num, qkey, path }) = *to else { return Ok(()) };
@@ -159,13 +146,13 @@ fn nonsense_is_survived() {
         let mut actors = [Actor::new(server), Actor::new(client)];
         actors[0].channels.push(cs);
         actors[0].side.listener(cs, "10.0.0.2:7");
-        let mut dice = Dice(seed);
+        let mut dice = Rng::with_seed(seed);
         for _ in 0..800 {
-            actors[usize::try_from(dice.roll(2)).unwrap()].act(&mut dice);
-            let pause = [0, 1, 20, 5_000_000][usize::try_from(dice.roll(4)).unwrap()];
+            actors[dice.usize(..2)].act(&mut dice);
+            let pause = [0, 1, 20, 5_000_000][dice.usize(..4)];
             fabric.advance_by(Duration::from_micros(pause));
-            match dice.roll(1000) {
-                0..=9 => host.set_link(dice.roll(4) > 0),
+            match dice.u32(..1000) {
+                0..=9 => host.set_link(dice.u32(..4) > 0),
                 10 => host.remove_device(),
                 11..=30 => host.add_device(),
                 31 => host.fail_over(),

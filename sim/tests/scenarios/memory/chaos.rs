@@ -3,24 +3,11 @@
 
 use cmid_proto::datapath::{SendWr, prelude::*};
 use cmid_sim::{Change, Completion, Left, Mw, ReregFault, Resource};
+use fastrand::Rng;
 
 use super::*;
 use crate::common::{Equipment, Pair};
 use crate::iwarp;
-
-/// A generator of its own, so that the simulator's choices are not the test's.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.roll(choices.len())]
-    }
-}
 
 struct Chaos {
     env: Env,
@@ -28,7 +15,7 @@ struct Chaos {
     pds: Vec<Pd>,
     mrs: Vec<Mr>,
     mws: Vec<Mw>,
-    dice: Dice,
+    dice: Rng,
     log: Vec<String>,
     dropped_unusable: usize,
     /// The failures of moves to another domain that have left the old registration valid.
@@ -38,20 +25,21 @@ struct Chaos {
 
 impl Chaos {
     fn new(seed: u64) -> Chaos {
-        let mut dice = Dice(seed + 1);
+        // A generator of its own, so that the simulator's choices are not the test's.
+        let mut dice = Rng::with_seed(seed);
         let config = Config {
             seed,
-            rereg: dice.of(&[Rereg::None, Rereg::PdAccess, Rereg::All]),
-            new_keys_on_rereg: dice.roll(2) == 0,
-            fork: dice.roll(2) == 0,
-            lock_limit: dice.of(&[None, Some(8 * 4096)]),
-            copy_at_poll: dice.roll(2) == 0,
-            completions_outlive_qp: dice.roll(2) == 0,
-            copies_late: dice.roll(2) == 0,
+            rereg: dice.choice([Rereg::None, Rereg::PdAccess, Rereg::All]).unwrap(),
+            new_keys_on_rereg: dice.bool(),
+            fork: dice.bool(),
+            lock_limit: dice.choice([None, Some(8 * 4096)]).unwrap(),
+            copy_at_poll: dice.bool(),
+            completions_outlive_qp: dice.bool(),
+            copies_late: dice.bool(),
             destroy_after_removal: true,
             ..Config::default()
         };
-        let is_iwarp = dice.roll(8) == 0;
+        let is_iwarp = dice.usize(..8) == 0;
         let mut env = if is_iwarp { iwarp::env_with(config) } else { Env::with(config) };
         let pair = if is_iwarp {
             let ([client, new], [client_qp, server_qp]) = iwarp::established(&mut env);
@@ -76,14 +64,17 @@ impl Chaos {
     }
 
     fn step(&mut self) {
-        let what = self.dice.roll(16);
-        let at = self.dice.roll(self.mrs.len().max(1));
-        let access =
-            self.dice.of(&[Access::empty(), Access::LOCAL_WRITE, RW | Access::REMOTE_ATOMIC, RW | Access::MW_BIND]);
-        let pd = self.dice.roll(3);
+        let what = self.dice.usize(..16);
+        let at = self.dice.usize(..self.mrs.len().max(1));
+        let access = self
+            .dice
+            .choice([Access::empty(), Access::LOCAL_WRITE, RW | Access::REMOTE_ATOMIC, RW | Access::MW_BIND])
+            .unwrap();
+        let pd = self.dice.usize(..3);
         let outcome = match what {
             0 | 1 => {
-                let made = self.pds[pd].register(vec![0; 1 + self.dice.roll(9000)], access).map(|mr| self.mrs.push(mr));
+                let made =
+                    self.pds[pd].register(vec![0; 1 + self.dice.usize(..9000)], access).map(|mr| self.mrs.push(mr));
                 format!("{made:?}")
             }
             2 => {
@@ -98,17 +89,17 @@ impl Chaos {
             15 => self.lose(),
             5 => format!("{:?}", self.pds[pd].alloc_mw().map(|mw| self.mws.push(mw))),
             6 if !self.mws.is_empty() => {
-                let at = self.dice.roll(self.mws.len());
+                let at = self.dice.usize(..self.mws.len());
                 drop(self.mws.swap_remove(at));
                 String::new()
             }
             _ if self.mrs.is_empty() => String::new(),
             7 | 8 => {
-                let buffer = (self.dice.roll(2) == 0).then(|| vec![0; 1 + self.dice.roll(9000)].into());
-                let pd = (self.dice.roll(2) == 0).then(|| self.pds[pd].clone());
-                let access = (self.dice.roll(2) == 0).then_some(access);
-                let provider = self.dice.of(&[Provider::Unknown, Provider::ChecksFirst]);
-                let policy = Policy { provider, ..self.dice.of(&[ANEW, Policy::default()]) };
+                let buffer = (self.dice.bool()).then(|| vec![0; 1 + self.dice.usize(..9000)].into());
+                let pd = (self.dice.bool()).then(|| self.pds[pd].clone());
+                let access = (self.dice.bool()).then_some(access);
+                let provider = self.dice.choice([Provider::Unknown, Provider::ChecksFirst]).unwrap();
+                let policy = Policy { provider, ..self.dice.choice([ANEW, Policy::default()]).unwrap() };
                 let moves = pd.is_some();
                 let ended = self.mrs[at].reregister(Change { buffer, pd, access }, policy);
                 self.in_doubt += usize::from(moves && matches!(ended.result, Err(MemoryError::Failed(_))));
@@ -127,13 +118,13 @@ impl Chaos {
                 String::new()
             }
             11 if !self.mws.is_empty() => {
-                let (mw, len) = (self.dice.roll(self.mws.len()), self.mrs[at].len());
+                let (mw, len) = (self.dice.usize(..self.mws.len()), self.mrs[at].len());
                 let qp = &mut self.pair.server_qp.qp;
                 let posted = qp.post_bind(1, &mut self.mws[mw], &self.mrs[at], 0..len / 2, Access::REMOTE_READ);
                 format!("{posted:?}")
             }
             12 if !self.mws.is_empty() => {
-                let mw = self.dice.roll(self.mws.len());
+                let mw = self.dice.usize(..self.mws.len());
                 format!("{:?}", self.pair.server_qp.qp.post_invalidate(2, &mut self.mws[mw]))
             }
             _ => self.post(at),
@@ -143,13 +134,14 @@ impl Chaos {
 
     fn fault(&mut self) {
         let host = &self.env.host;
-        let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR, Errno::EINVAL, Errno::EOPNOTSUPP]);
+        let errno =
+            self.dice.choice([Errno::EIO, Errno::ENOMEM, Errno::EINTR, Errno::EINVAL, Errno::EOPNOTSUPP]).unwrap();
         // After any error the driver may have done anything, except that EOPNOTSUPP means that nothing was done.
         let left = match errno {
             Errno::EOPNOTSUPP => Left::Old,
-            _ => self.dice.of(&[Left::Old, Left::New, Left::Neither]),
+            _ => self.dice.choice([Left::Old, Left::New, Left::Neither]).unwrap(),
         };
-        match self.dice.roll(10) {
+        match self.dice.usize(..10) {
             0 => host.fail_next_creation(Resource::Mr, Errno::EAGAIN),
             8 | 9 => host.fail_next_doorbell(errno),
             1 => host.fail_next_deregistration(Errno::EBUSY),
@@ -164,7 +156,7 @@ impl Chaos {
 
     /// Destroys a QP from time to time, and rarely removes the device.
     fn lose(&mut self) -> String {
-        match self.dice.roll(40) {
+        match self.dice.usize(..40) {
             0 => {
                 self.removed = true;
                 self.env.host.remove_device();
@@ -188,12 +180,12 @@ impl Chaos {
     }
 
     fn post(&mut self, at: usize) -> String {
-        let side = if self.dice.roll(2) == 0 { &mut self.pair.client_qp } else { &mut self.pair.server_qp };
-        let target = &self.mrs[self.dice.roll(self.mrs.len())];
+        let side = if self.dice.bool() { &mut self.pair.client_qp } else { &mut self.pair.server_qp };
+        let target = &self.mrs[self.dice.usize(..self.mrs.len())];
         let remote = target.remote(0);
         let (mr, qp) = (&self.mrs[at], &mut side.qp);
         let end = mr.len();
-        let posted = match self.dice.roll(5) {
+        let posted = match self.dice.usize(..5) {
             0 => qp.post_send(SendWr::send(1, mr.sge(0..end))),
             1 => qp.post_recv(2, mr.sge(0..end)),
             2 => qp.post_send(SendWr::write(3, mr.sge(0..end.min(10)), remote)),
@@ -222,7 +214,7 @@ impl Chaos {
     /// Ends everything and asserts that nothing is left.
     fn end(mut self) -> Vec<String> {
         self.mrs.clear();
-        let windows_first = self.dice.roll(2) == 0;
+        let windows_first = self.dice.bool();
         if windows_first {
             self.mws.clear();
         }
