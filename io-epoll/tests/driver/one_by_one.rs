@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Next, Outcome, Pollable, RawEvent, Time};
+use cmid_proto::{ChannelKey, Device, DeviceLayer, Errno, IdKey, Next, Pollable, RawEvent, Time};
 use cmid_sim::SimDevice;
 
 use crate::{A_WHILE, PEER, SOON, channel, device, readable, resolve};
@@ -26,10 +26,6 @@ impl DeviceLayer for Counting {
             self.in_vain.set(self.in_vain.get() + 1);
         }
         fetched
-    }
-
-    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        self.device.call(call, private_data)
     }
 }
 

@@ -2,17 +2,13 @@
 
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::{Acks, ChannelKey, Device, DeviceLayer, Drive, IdKey, Limits, Outcome, Pollable, PortSpace};
-use cmid_sim::{Config, Fabric, SimDevice, SimHandle};
+use cmid_proto::{Acks, ChannelKey, DeviceLayer, Drive, IdKey, Limits, Pollable, PortSpace};
+use cmid_sim::{Config, Fabric, SimDevice};
 
 pub(crate) struct Layer(pub(crate) SimDevice);
 
 impl DeviceLayer for Layer {
     cmid_proto::layer_on!(0: SimDevice);
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Outcome {
-        self.0.adopt(id, channel, handle)
-    }
 }
 
 impl Pollable for Layer {

@@ -12,8 +12,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use cmid_epoll::{Config, Epoll};
 use cmid_harness::{Devices, Env};
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Errno, IdKey, Limits, Outcome, Pollable,
-    PortSpace, RawEvent, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, IdKey, Limits, Outcome, Pollable, PortSpace, Time,
 };
 
 /// Upper bound of each step, also on an emulated machine.
@@ -38,9 +37,6 @@ impl<D: Device> DeviceLayer for Counting<D> {
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.calls.set(self.calls.get() + 1);
         self.device.call(call, private_data)
-    }
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        self.device.fetch(on, child)
     }
 }
 
