@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use cmid_harness::DriverName;
 
 /// Measures the phases of many connections: rdma-core's cmtime on cmid.
 #[derive(Clone, Debug, Parser)]
@@ -102,24 +103,6 @@ pub(crate) struct Plan {
 pub(crate) enum Role {
     Server(SocketAddr),
     Client(SocketAddr),
-}
-
-/// One of cmid's drivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DriverName {
-    /// In a mio `Poll`.
-    Mio,
-    /// On an epoll instance.
-    Epoll,
-}
-
-impl DriverName {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            DriverName::Mio => "mio",
-            DriverName::Epoll => "epoll",
-        }
-    }
 }
 
 /// The device.

@@ -1,11 +1,11 @@
 //! One side on the driver that the arguments name.
 
 use anyhow::Result;
-use cmid_harness::{Make, OnEpoll, OnMio};
+use cmid_harness::{DriverName, Make, OnBlocking, OnEpoll, OnMio, OnTokio};
 use cmid_proto::datapath::DataPath;
 use indicatif::ProgressBar;
 
-use crate::args::{DriverName, Plan, Role};
+use crate::args::{Plan, Role};
 use crate::point::Point;
 use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
 
@@ -23,6 +23,8 @@ pub(crate) fn run_on<D: DataPath>(
     match driver {
         DriverName::Mio => run(OnMio::make(device)?, role, plan, bar, alone, meet),
         DriverName::Epoll => run(OnEpoll::make(device)?, role, plan, bar, alone, meet),
+        DriverName::Blocking => run(OnBlocking::make(device)?, role, plan, bar, alone, meet),
+        DriverName::Tokio => run(OnTokio::make(device)?, role, plan, bar, alone, meet),
     }
 }
 

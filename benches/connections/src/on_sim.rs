@@ -6,10 +6,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use cmid_harness::DriverName;
 use cmid_sim::{Clock, Config, Fabric};
 use indicatif::ProgressBar;
 
-use crate::args::{DriverName, Plan, Role};
+use crate::args::{Plan, Role};
 use crate::on_driver::run_on;
 use crate::server::Served;
 use crate::side::{Alone, Outcome};

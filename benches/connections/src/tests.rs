@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmid_harness::DriverName;
 use cmid_sim::{Clock, Config, Fabric};
 use indicatif::ProgressBar;
 
-use crate::args::{DriverName, Plan, Role};
+use crate::args::{Plan, Role};
 use crate::on_driver::run_on;
 use crate::oob::{self, Oob};
 use crate::point::Point;
@@ -48,7 +49,7 @@ fn reasons(tally: &Tally) -> Vec<(&str, u64)> {
 
 #[test]
 fn nobody_listens() {
-    for driver in [DriverName::Mio, DriverName::Epoll] {
+    for driver in DriverName::ALL {
         for in_flight in [None, Some(3)] {
             let tally = run(driver, "10.0.0.2:7471", Plan { in_flight, ..PLAN });
             assert_eq!(reasons(&tally), [("connect: REJECTED with status 8", 8)]);
@@ -78,7 +79,7 @@ fn the_deadline() {
     let timeout = Duration::from_secs(60);
     let plan = Plan { deadline: Duration::from_millis(50), in_flight: Some(3), timeout, ..PLAN };
     let begin = Instant::now();
-    for driver in [DriverName::Mio, DriverName::Epoll] {
+    for driver in DriverName::ALL {
         let tally = run(driver, "10.0.0.9:7471", plan);
         assert_eq!((tally.unfinished, tally.never_begun, tally.failures(), tally.finished()), (3, 5, 0, 0));
     }
@@ -89,7 +90,7 @@ fn the_deadline() {
 #[test]
 fn the_device_of_a_server_goes() {
     let plan = Plan { deadline: Duration::from_secs(600), ..PLAN };
-    for driver in [DriverName::Mio, DriverName::Epoll] {
+    for driver in DriverName::ALL {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let ip: IpAddr = "10.0.0.2".parse().unwrap();
         let host = fabric.host(&[ip]);
