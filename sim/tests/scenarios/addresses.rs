@@ -125,8 +125,7 @@ fn the_own_address_is_known_when_the_event_is_read() {
     let mut env = Env::new();
     let far = env.fabric.host(&[ip("10.0.0.3")]);
     let (side, on) = (&mut env.client, env.cc);
-    let id = side.id(on);
-    side.resolve_addr(id, None, "10.0.0.3:7", 100).unwrap();
+    let id = side.looks_up(on, "10.0.0.3:7");
     env.fabric.advance_by(SECOND);
     use cmid_proto::Device;
     assert_eq!(side.device.local_addr(id), Err(Errno::EADDRNOTAVAIL));

@@ -34,8 +34,7 @@ fn behaviour_47_closing_a_channel_ends_what_is_on_it() {
 fn an_unread_event_moves(wake_on_migrate: bool) {
     let mut env = Env::with(Config { wake_on_migrate, ..Config::default() });
     let to = env.client.channel();
-    let id = env.client.id(env.cc);
-    env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
+    let id = env.client.looks_up(env.cc, "10.0.0.2:7");
     env.fabric.advance_by(SECOND);
     assert!(readable(&env.client, env.cc) && !readable(&env.client, to));
     env.client.migrate(id, env.cc, to).unwrap();
@@ -73,11 +72,7 @@ fn every_event_is_an_edge_except_a_moved_one() {
         let mut seen = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 4];
         epoll::wait(poller.as_fd(), &mut seen, Some(&AT_ONCE)).unwrap()
     };
-    let resolve = |side: &mut Side, on| {
-        let id = side.id(on);
-        side.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
-        id
-    };
+    let resolve = |side: &mut Side, on| side.looks_up(on, "10.0.0.2:7");
     resolve(&mut env.client, to);
     env.fabric.advance_by(SECOND);
     assert_eq!(edges(()), 1);

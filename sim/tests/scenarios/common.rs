@@ -1,6 +1,7 @@
 //! A fixture for dialogues at the `Device` seam: sides that make calls and fetch events, on one host, under a virtual
 //! clock.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::time::Duration;
@@ -110,6 +111,14 @@ impl Side {
     pub(crate) fn resolve_addr(&mut self, id: IdKey, src: Option<&str>, dst: &str, timeout_ms: i32) -> Outcome {
         let src = src.map(|src| src.parse().unwrap());
         self.call(Call::ResolveAddr { id, src, dst: dst.parse().unwrap(), timeout_ms })
+    }
+
+    /// A new id that looks up an address, for at most a second.
+    #[track_caller]
+    pub(crate) fn looks_up(&mut self, on: ChannelKey, dst: &str) -> IdKey {
+        let id = self.id(on);
+        self.resolve_addr(id, None, dst, 1000).unwrap();
+        id
     }
 
     pub(crate) fn resolve_route(&mut self, id: IdKey) -> Outcome {
@@ -288,7 +297,7 @@ pub(crate) struct Env {
     pub(crate) client: Side,
     pub(crate) cs: ChannelKey,
     pub(crate) cc: ChannelKey,
-    qp_num: u32,
+    qp_num: Cell<u32>,
     /// Of the connections that follow.
     pub(crate) retry_count: u8,
 }
@@ -311,18 +320,18 @@ impl Env {
         let mut server = Side::new(&host);
         let mut client = Side::new(&host);
         let (cs, cc) = (server.channel(), client.channel());
-        Env { fabric, host, server, client, cs, cc, qp_num: 100, retry_count: 5 }
+        Env { fabric, host, server, client, cs, cc, qp_num: Cell::new(100), retry_count: 5 }
     }
 
     /// "CP" of the scenarios.
-    pub(crate) fn cp(&mut self) -> ConnParam {
-        self.qp_num += 1;
+    pub(crate) fn cp(&self) -> ConnParam {
+        self.qp_num.set(self.qp_num.get() + 1);
         ConnParam {
             responder_resources: 1,
             initiator_depth: 1,
             retry_count: self.retry_count,
             rnr_retry_count: 6,
-            qp_num: self.qp_num,
+            qp_num: self.qp_num.get(),
             ..ConnParam::default()
         }
     }
@@ -330,15 +339,13 @@ impl Env {
     /// A client's request, with parameters of its own.
     #[track_caller]
     pub(crate) fn connect(&mut self, client: IdKey, data: &[u8]) {
-        let param = self.cp();
-        self.client.connect(client, param, data).unwrap();
+        self.client.connect(client, self.cp(), data).unwrap();
     }
 
     /// The server's answer, with parameters of its own.
     #[track_caller]
     pub(crate) fn accept(&mut self, new: IdKey, data: &[u8]) {
-        let param = self.cp();
-        self.server.accept(new, param, data).unwrap();
+        self.server.accept(new, self.cp(), data).unwrap();
     }
 
     /// The client reads the answer and confirms it, without a QP.

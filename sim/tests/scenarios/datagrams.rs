@@ -83,8 +83,7 @@ fn behaviour_74_a_silent_server() {
     assert!((Duration::from_secs(62)..Duration::from_secs(75)).contains(&waited), "{waited:?}");
     // The application gets no event of the duplicates.
     env.server.quiet(env.cs, SECOND);
-    let cp = env.cp();
-    assert_eq!(env.server.accept(s, cp, &[]), Ok(()));
+    assert_eq!(env.server.accept(s, env.cp(), &[]), Ok(()));
     env.client.quiet(env.cc, SECOND * 100);
     env.server.quiet(env.cs, SECOND * 100);
 }
@@ -97,8 +96,7 @@ fn establish_answers_without_a_qp() {
     assert_eq!(env.server.establish(s), Ok(()));
     let seen = env.client.next(env.cc).is(c, CmEvent::Established, 0).carries(136, &[]);
     assert_eq!(seen.datagram.map(|found| (found.qp_num, found.qkey)), Some((0, QKEY)));
-    let cp = env.cp();
-    assert_eq!(env.server.accept(s, cp, &[]), EINVAL);
+    assert_eq!(env.server.accept(s, env.cp(), &[]), EINVAL);
     // The id was not accepted, so it gets no event.
     env.host.fail_over();
     env.server.next(env.cs).is(listener, CmEvent::AddrChange, 0);
@@ -170,7 +168,6 @@ fn a_qp_may_come_at_any_time() {
     assert_eq!(env.client.qp(c).qp.state(), Ok(QpState::RTS));
     let bare = env.client.id_in(PortSpace::Udp, env.cc);
     assert_eq!(env.client.device.alloc_pd(bare).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
-    let cp = env.cp();
-    assert_eq!(env.client.connect(bare, cp, &[]), EINVAL);
+    assert_eq!(env.client.connect(bare, env.cp(), &[]), EINVAL);
     assert_eq!(env.client.call(Call::Disconnect { id: bare }), EINVAL);
 }

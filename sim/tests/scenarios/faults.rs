@@ -17,16 +17,14 @@ fn lost_messages_are_sent_again() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let cp = env.cp();
     env.fabric.set_loss(1.0);
-    env.client.connect(c, cp, &[]).unwrap();
+    env.client.connect(c, env.cp(), &[]).unwrap();
     env.server.quiet(env.cs, SECOND * 10);
     env.fabric.set_loss(0.0);
     let s = env.server.requested(env.cs, listener);
-    let param = env.cp();
     // The answer is lost once, and then the confirmation.
     env.fabric.set_loss(1.0);
-    env.server.accept(s, param, &[]).unwrap();
+    env.server.accept(s, env.cp(), &[]).unwrap();
     env.fabric.set_loss(0.0);
     let (response, waited) = env.client.next_timed(env.cc);
     response.is(c, CmEvent::ConnectResponse, 0);

@@ -115,9 +115,8 @@ fn an_answer_for_a_qp_in_the_error_state_is_a_connect_error_with_its_data() {
 fn an_accept_with_a_qp_in_the_error_state_rejects_the_peer() {
     let mut env = env();
     let (client, server, qp) = requested(&mut env, &[]);
-    let param = env.cp();
-    assert_eq!(env.client.accept(client, param, &[]), EINVAL);
-    let param = ConnParam { qp_num: qp.qp.num(), ..param };
+    assert_eq!(env.client.accept(client, env.cp(), &[]), EINVAL);
+    let param = ConnParam { qp_num: qp.qp.num(), ..env.cp() };
     assert_eq!(env.server.accept(server, param, &[]), EINVAL);
     env.client.next(env.cc).is(client, CmEvent::Rejected, RESET);
 }
@@ -161,8 +160,7 @@ fn a_bound_id_connects_to_the_wildcard_and_reaches_its_own_address_and_nobody_at
         env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
         let _qp = env.client.qp(id);
         env.client.routed(id, env.cc);
-        let param = env.cp();
-        env.client.connect(id, param, &[])
+        env.client.connect(id, env.cp(), &[])
     };
     assert_eq!(connect(&mut env, "0.0.0.0:7"), Err(Errno(111)));
     let listener = env.server.listener(env.cs, "10.0.0.1:7");
@@ -203,8 +201,7 @@ fn a_reject_carries_its_data_and_is_the_only_one() {
     env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(149, &[9; 149]);
     assert_eq!(qp.qp.state(), Ok(QpState::ERR));
     assert_eq!(env.server.reject(server, &[]), EINVAL);
-    let param = env.cp();
-    assert_eq!(env.server.accept(server, param, &[]), EINVAL);
+    assert_eq!(env.server.accept(server, env.cp(), &[]), EINVAL);
 }
 
 #[test]
@@ -231,8 +228,7 @@ fn there_are_no_datagrams() {
     let mut env = env();
     let _service = env.server.listener_in(PortSpace::Udp, env.cs, "10.0.0.2:7");
     let client = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
-    let param = env.cp();
-    assert_eq!(env.client.connect(client, param, &[]), EINVAL);
+    assert_eq!(env.client.connect(client, env.cp(), &[]), EINVAL);
     let bound = env.client.id_in(PortSpace::Udp, env.cc);
     env.client.bind(bound, "10.0.0.1:0").unwrap();
     assert_eq!(env.client.join(bound, "239.1.1.1:0", false), Err(Errno(38)));
@@ -298,8 +294,7 @@ fn an_id_bound_to_the_loopback_address_connects_to_an_address_of_its_host() {
         env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
         env.client.routed(id, env.cc);
         let _qp = env.client.qp(id);
-        let param = env.cp();
-        assert_eq!(env.client.connect(id, param, &[]), if listens { Ok(()) } else { Err(Errno(111)) });
+        assert_eq!(env.client.connect(id, env.cp(), &[]), if listens { Ok(()) } else { Err(Errno(111)) });
         if listens {
             let request = env.server.next(env.cs);
             assert_eq!(env.server.device.peer_addr(request.id), Ok("127.0.0.1:4".parse().unwrap()));
@@ -321,7 +316,6 @@ fn a_link_local_address_without_a_scope_cannot_be_connected_to() {
         env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
         env.client.routed(id, env.cc);
         let _qp = env.client.qp(id);
-        let param = env.cp();
-        assert_eq!(env.client.connect(id, param, &[]), Err(refused));
+        assert_eq!(env.client.connect(id, env.cp(), &[]), Err(refused));
     }
 }

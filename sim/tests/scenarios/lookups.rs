@@ -88,8 +88,7 @@ fn with_arp_a_neighbour_that_is_not_there_is_not_found() {
     let mut env = Env::new();
     env.host.add_plain_addr(ip("172.17.0.1"));
     let (side, on) = (&mut env.client, env.cc);
-    let with_arp = side.id(on);
-    side.resolve_addr(with_arp, None, "172.17.0.9:7", 2000).unwrap();
+    let with_arp = side.looks_up(on, "172.17.0.9:7");
     assert_eq!(found(side, on, with_arp), Err(-110));
 }
 
@@ -300,8 +299,7 @@ fn nobody_is_connected_from_the_loopback_address() {
         assert_eq!(found(side, on, id).map(|addr| addr.ip()), Ok(ip("127.0.0.1")));
         side.resolve_route(id).unwrap();
         side.next(on).is(id, CmEvent::RouteResolved, 0);
-        let param = env.cp();
-        assert_eq!(env.client.connect(id, param, &[]), EINVAL);
+        assert_eq!(env.client.connect(id, env.cp(), &[]), EINVAL);
         assert_eq!(env.client.resolve_route(id), EINVAL, "it still has a route");
     }
 }

@@ -104,8 +104,7 @@ fn a_failing_accept_breaks_the_qp() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let s_qp = env.server.qp(s);
-    let param = env.cp();
-    assert_eq!(env.server.accept(s, param, &[0; 197]), EINVAL);
+    assert_eq!(env.server.accept(s, env.cp(), &[0; 197]), EINVAL);
     assert_eq!(s_qp.qp.state(), Ok(QpState::ERR));
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
 }

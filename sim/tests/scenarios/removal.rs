@@ -108,8 +108,7 @@ fn an_unread_answer_cannot_be_confirmed_any_more() {
 #[test]
 fn lookups_in_progress_end_with_the_device() {
     let mut env = Env::new();
-    let wild = env.client.id(env.cc);
-    env.client.resolve_addr(wild, None, "10.0.0.2:7", 100).unwrap();
+    let wild = env.client.looks_up(env.cc, "10.0.0.2:7");
     let bound = env.client.id(env.cc);
     env.client.resolve_addr(bound, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
     env.host.remove_device();

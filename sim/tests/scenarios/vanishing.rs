@@ -174,10 +174,9 @@ fn a_server_uses_a_qp_number_again() {
     let l = server.listener(cs, "10.0.0.3:7");
     let connected = |env: &mut Env, server: &mut Side, qp_num| {
         let c = env.client.resolved(env.cc, "10.0.0.3:7");
-        let cp = env.cp();
-        env.client.connect(c, cp, &[]).unwrap();
+        env.client.connect(c, env.cp(), &[]).unwrap();
         let s = server.requested(cs, l);
-        server.accept(s, ConnParam { qp_num, ..cp }, &[]).unwrap();
+        server.accept(s, ConnParam { qp_num, ..env.cp() }, &[]).unwrap();
         (c, s)
     };
     let (c1, s1) = connected(&mut env, &mut server, 9);
@@ -231,9 +230,8 @@ fn a_link_that_is_down_takes_nothing_in_and_lets_nothing_out() {
     let l = server.listener(cs, "10.0.0.3:7");
     for down in [&env.host.clone(), &far] {
         let c = env.client.resolved(env.cc, "10.0.0.3:7");
-        let cp = env.cp();
         down.set_link(false);
-        env.client.connect(c, cp, &[]).unwrap();
+        env.client.connect(c, env.cp(), &[]).unwrap();
         server.quiet(cs, SECOND * 4);
         down.set_link(true);
         server.requested(cs, l);
