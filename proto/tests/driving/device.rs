@@ -31,7 +31,7 @@ pub(crate) fn addr(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 7471))
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Script {
     /// The names of the calls so far.
     pub(crate) calls: Vec<&'static str>,
@@ -55,26 +55,12 @@ pub(crate) struct Script {
     /// Whether ids have a QP, as the device knows.
     pub(crate) has_qp: Option<bool>,
     open: BTreeSet<ChannelKey>,
-    descriptor: File,
+    descriptor: Option<File>,
 }
 
 impl Script {
     pub(crate) fn new() -> Self {
-        Script {
-            calls: Vec::new(),
-            fails: None,
-            spared: 0,
-            events: VecDeque::new(),
-            unreadable: None,
-            broken: None,
-            reads: 0,
-            requests: None,
-            blind: false,
-            transport: None,
-            has_qp: None,
-            open: BTreeSet::new(),
-            descriptor: File::open("/dev/null").unwrap(),
-        }
+        Script { descriptor: File::open("/dev/null").ok(), ..Script::default() }
     }
 
     /// The number of queued connection requests.
@@ -165,7 +151,7 @@ impl Device for Script {
 
 impl Pollable for Script {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        (self.open.contains(&on) && !self.blind).then(|| self.descriptor.as_fd())
+        self.descriptor.as_ref().filter(|_| self.open.contains(&on) && !self.blind).map(File::as_fd)
     }
 
     fn sibling(&self) -> Self {
