@@ -1,6 +1,6 @@
 //! The memory windows that may be bound to the MRs of one PD.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::datapath::{Completion, WcFlags, WcOpcode};
@@ -13,7 +13,8 @@ use crate::memory::{Access, Traffic};
 ///
 /// - the window is deallocated;
 /// - a successful completion of an invalidation of the window by this side was polled, on the QP of the bind;
-/// - a receive that reports the invalidation by the peer was polled on that QP.
+/// - a receive that reports the invalidation by the peer was polled on that QP, and it can be of no window that was
+///   deallocated before.
 ///
 /// A bind whose post or completion has failed counts too: a provider may have queued it before it failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +22,9 @@ pub struct Bindings {
     bindings: Vec<Binding>,
     /// The posted invalidations without a polled completion, in the order of their posts.
     invalidations: VecDeque<Invalidation>,
+    /// By the number of the QP, the keys that windows had which were deallocated while they counted as bound. A receive that is
+    /// polled later may report the peer's invalidation of such a window, when another one has its key.
+    left: BTreeMap<u32, Vec<u32>>,
     last: u64,
 }
 
@@ -66,7 +70,7 @@ impl Bindings {
     /// Creates an empty record.
     #[must_use]
     pub const fn new() -> Self {
-        Bindings { bindings: Vec::new(), invalidations: VecDeque::new(), last: 0 }
+        Bindings { bindings: Vec::new(), invalidations: VecDeque::new(), left: BTreeMap::new(), last: 0 }
     }
 
     /// The most binds of one window that count at a time.
@@ -74,6 +78,9 @@ impl Bindings {
 
     /// The most invalidations in a PD that were posted and have no polled success.
     pub const INVALIDATIONS_MAX: usize = 1 << 16;
+
+    /// The most keys of deallocated windows that are recorded of a QP. With so many each key of the QP counts as one of them.
+    pub const LEFT_MAX: usize = 1 << 10;
 
     /// Whether a bind of a window may be posted. Binds that have failed count too, so a program that posts them for ever would
     /// need memory for ever: such a window is to be deallocated.
@@ -140,9 +147,13 @@ impl Bindings {
             // later one was executed, the first was over. If that is not certain to end, the completion may be of it.
             let key = (qp_num, completion.imm_data);
             let of_key = |Binding { bind, .. }: &Binding| (bind.qp_num, bind.rkey) == key;
-            let first = self.bindings.iter().position(of_key);
-            if let Some(first) = first.filter(|first| self.bindings[*first].end != End::Unknown) {
-                self.bindings.remove(first);
+            if let Some(first) = self.bindings.iter().position(of_key) {
+                if self.is_left(key) {
+                    // It is of this window or of a deallocated one: this one may be bound, or not.
+                    self.bindings[first].end = End::Unknown;
+                } else if self.bindings[first].end != End::Unknown {
+                    self.bindings.remove(first);
+                }
             }
         }
     }
@@ -165,15 +176,27 @@ impl Bindings {
         is_received && completion.flags.intersects(flags) && !completion.flags.contains(WcFlags::WITH_IMM)
     }
 
-    /// Ends the bindings of a window that is deallocated, or whose device is gone.
+    fn is_left(&self, (qp_num, rkey): (u32, u32)) -> bool {
+        self.left.get(&qp_num).is_some_and(|keys| keys.len() == Bindings::LEFT_MAX || keys.contains(&rkey))
+    }
+
+    /// Ends the bindings of a window that is deallocated, or whose device is gone. If another window gets one of its keys,
+    /// the peer's invalidation does not end the binding of that one.
     pub fn dealloc(&mut self, window: u64) {
+        for Binding { bind, .. } in self.bindings.iter().filter(|binding| binding.window == window) {
+            let keys = self.left.entry(bind.qp_num).or_default();
+            if keys.len() < Bindings::LEFT_MAX && !keys.contains(&bind.rkey) {
+                keys.push(bind.rkey);
+            }
+        }
         self.bindings.retain(|binding| binding.window != window);
     }
 
-    /// Forgets the invalidations of a QP of this number. Called before the first bind through a QP, and before the
-    /// destruction of a QP with windows.
+    /// Forgets the invalidations of a QP of this number, and the keys of deallocated windows. Called before the first bind
+    /// through a QP, and before the destruction of a QP with windows.
     pub fn reuse(&mut self, qp_num: u32) {
         self.invalidations.retain(|posted| posted.qp_num != qp_num);
+        self.left.remove(&qp_num);
     }
 
     /// Whether a window may be bound by the bind that gave it this remote key.
@@ -217,6 +240,8 @@ mod tests {
         sl: 0,
         dlid_path_bits: 0,
     };
+    const RECEIVED: Completion =
+        Completion { opcode: WcOpcode::RECV, flags: WcFlags::WITH_INV, imm_data: BIND.rkey, ..LOCAL };
 
     fn bound() -> Bindings {
         let mut bindings = Bindings::new();
@@ -330,13 +355,50 @@ mod tests {
     fn the_peer_ends_the_first_of_two_bindings_with_one_key() {
         let mut bindings = bound();
         bindings.bind(1, Bind { lkey: 2, ..BIND });
-        let flags = WcFlags::WITH_INV;
-        let received = Completion { opcode: WcOpcode::RECV, flags, imm_data: BIND.rkey, ..LOCAL };
-        bindings.handle_completion(&received);
+        bindings.handle_completion(&RECEIVED);
         assert_eq!((bindings.of(1), bindings.of(2)), (None, Some(BIND.access)));
         assert!(bindings.is_bound(1, BIND.rkey));
-        bindings.handle_completion(&received);
+        bindings.handle_completion(&RECEIVED);
         assert_eq!((bindings.of(2), bindings.is_bound(1, BIND.rkey)), (None, false));
+    }
+
+    /// The device gives a key again, and the receive is polled after that.
+    #[test]
+    fn the_invalidation_of_a_deallocated_window_ends_no_later_binding_with_its_key() {
+        let mut bindings = bound();
+        bindings.dealloc(1);
+        bindings.bind(2, Bind { lkey: 2, ..BIND });
+        bindings.bind(3, Bind { rkey: 0x203, lkey: 3, ..BIND });
+        bindings.handle_completion(&RECEIVED);
+        bindings.handle_completion(&Completion { imm_data: 0x203, ..RECEIVED });
+        assert_eq!([2, 3].map(|lkey| bindings.of(lkey)), [Some(BIND.access), None]);
+        assert!(!bindings.may_invalidate(2, 17), "it may be unbound");
+        bindings.dealloc(2);
+        // This side's own invalidation ends the binding.
+        bindings.bind(4, BIND);
+        invalidate(&mut bindings, 4, 17);
+        bindings.handle_completion(&LOCAL);
+        assert!(!bindings.is_bound(4, BIND.rkey));
+        // Another QP, and one that gets the number, have no such receives.
+        bindings.bind(5, Bind { qp_num: 18, ..BIND });
+        bindings.handle_completion(&Completion { qp_num: 18, ..RECEIVED });
+        bindings.reuse(17);
+        bindings.bind(6, BIND);
+        bindings.handle_completion(&RECEIVED);
+        assert_eq!(bindings.of(1), None);
+    }
+
+    #[test]
+    fn a_qp_has_a_limited_number_of_keys_of_deallocated_windows() {
+        let mut bindings = Bindings::new();
+        for window in 0..=Bindings::LEFT_MAX as u32 {
+            bindings.bind(window.into(), Bind { rkey: window, ..BIND });
+            bindings.dealloc(window.into());
+        }
+        assert_eq!(bindings.left[&17].len(), Bindings::LEFT_MAX);
+        bindings.bind(1, Bind { rkey: u32::MAX, ..BIND });
+        bindings.handle_completion(&Completion { imm_data: u32::MAX, ..RECEIVED });
+        assert!(bindings.is_bound(1, u32::MAX), "the key may have been that of one that is not recorded");
     }
 
     /// The provider may have queued the refused bind, and the peer may have invalidated that one.
@@ -345,8 +407,7 @@ mod tests {
         let mut bindings = bound();
         bindings.bind_failed(1);
         bindings.bind(1, Bind { lkey: 2, ..BIND });
-        let flags = WcFlags::WITH_INV;
-        bindings.handle_completion(&Completion { opcode: WcOpcode::RECV, flags, imm_data: BIND.rkey, ..LOCAL });
+        bindings.handle_completion(&RECEIVED);
         assert_eq!([1, 2].map(|lkey| bindings.of(lkey)), [Some(BIND.access); 2]);
     }
 

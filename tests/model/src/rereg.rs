@@ -367,7 +367,7 @@ impl World {
                     );
                 }
                 Work::Bind(window, rkey) => self.device.bind(window, lkey, rkey),
-                Work::Invalidate(window) => self.windows.invalidated(&mut self.device, window),
+                Work::Invalidate(window, rkey) => self.windows.invalidated(&mut self.device, window, rkey),
                 Work::Nothing => {}
             }
         }

@@ -142,6 +142,11 @@ impl Device {
         self.windows.values().map(|(handle, _)| *handle)
     }
 
+    /// The key of a window, if it is bound.
+    pub(crate) fn key(&self, window: usize) -> Option<u32> {
+        self.windows.get(&window).map(|(_, rkey)| *rkey)
+    }
+
     /// Unbinds a window. Returns its key, if it was bound.
     pub(crate) fn unbind(&mut self, window: usize) -> Option<u32> {
         self.windows.remove(&window).map(|(_, rkey)| rkey)

@@ -76,7 +76,7 @@ impl World {
             late.map(|(key, memory)| (*memory, format!("a packet to registration {key} is copied to memory {memory}")));
         let polled = self.flights.iter().filter_map(|flight| match flight.work {
             Work::Receive(memory) => Some((memory, format!("a poll writes to memory {memory}"))),
-            Work::Bind(..) | Work::Invalidate(_) | Work::Nothing => None,
+            Work::Bind(..) | Work::Invalidate(..) | Work::Nothing => None,
         });
         by_peers.chain(late).chain(polled).collect()
     }

@@ -91,7 +91,7 @@ pub(super) struct Flight {
 impl Flight {
     /// Whether the device may still execute it on this window.
     pub(super) fn names_window(&self, window: usize) -> bool {
-        matches!(self.work, Work::Bind(of, _) | Work::Invalidate(of) if of == window)
+        matches!(self.work, Work::Bind(of, _) | Work::Invalidate(of, _) if of == window)
     }
 }
 
@@ -102,8 +102,8 @@ pub(super) enum Work {
     Receive(u32),
     /// The device binds this window when it likes, at the latest before the poll; it then has this key.
     Bind(usize, u32),
-    /// The device invalidates this window before the poll.
-    Invalidate(usize),
+    /// The device invalidates this window by this key before the poll.
+    Invalidate(usize, u32),
     /// It is done.
     Nothing,
 }

@@ -23,8 +23,12 @@ const QP: u32 = 1;
 #[derive(Default)]
 pub(super) struct Windows {
     pub(super) bindings: Bindings,
-    /// The key that a window had last.
-    last_key: u32,
+    /// Which of its two keys each window has. The next window has the same two.
+    second: [bool; WINDOWS],
+    /// The keys that the peer has invalidated, and whose receives are not polled yet.
+    unpolled: VecDeque<u32>,
+    /// Whether an invalidation has failed: the QP executes no later one.
+    has_failed: bool,
 }
 
 impl Windows {
@@ -33,8 +37,8 @@ impl Windows {
         let (window, signaled) = (input.below(WINDOWS), !input.once_in(4));
         let now = input.once_in(2);
         say(|| format!("window {window} is bound to {lkey}, now: {now}, signaled: {signaled}"));
-        self.last_key += 1;
-        let rkey = self.last_key;
+        self.second[window] ^= true;
+        let rkey = self.key(window);
         self.bindings.bind(window as u64, Bind { qp_num: QP, lkey, rkey, access: Access::REMOTE_WRITE });
         if input.once_in(8) {
             // The post fails, and the device executes it nevertheless.
@@ -47,6 +51,11 @@ impl Windows {
         flights.push_back(Flight { lkey, signaled, work });
     }
 
+    /// The key that a window had last.
+    fn key(&self, window: usize) -> u32 {
+        (window as u32) << 8 | u32::from(self.second[window])
+    }
+
     /// A window is invalidated by either side, or deallocated.
     pub(super) fn unbind(&mut self, device: &mut Device, flights: &mut InFlight, input: &mut Input<'_>) {
         let window = input.below(WINDOWS);
@@ -57,17 +66,24 @@ impl Windows {
                 if input.once_in(8) {
                     self.bindings.invalidate_failed(number);
                 }
-                flights.push_back(Flight { lkey: u32::MAX, signaled: true, work: Work::Invalidate(window) });
+                flights.push_back(Flight {
+                    lkey: u32::MAX,
+                    signaled: true,
+                    work: Work::Invalidate(window, self.key(window)),
+                });
             }
             0 => {}
-            told @ 1..=2 => {
+            1 => {
                 let Some(rkey) = device.unbind(window) else { return };
-                say(|| format!("window {window}: the peer invalidates it, told: {}", told == 1));
-                if told == 1 {
-                    let (opcode, flags) = (WcOpcode::RECV, WcFlags::IP_CSUM_OK);
-                    let received = Completion { opcode, flags, imm_data: rkey, qp_num: QP, ..Completion::default() };
-                    self.bindings.handle_completion(&received);
-                }
+                say(|| format!("window {window}: the peer invalidates key {rkey}"));
+                self.unpolled.push_back(rkey);
+            }
+            2 => {
+                let Some(rkey) = self.unpolled.pop_front() else { return };
+                say(|| format!("a receive reports the invalidation of key {rkey}"));
+                let (opcode, flags) = (WcOpcode::RECV, WcFlags::IP_CSUM_OK);
+                let received = Completion { opcode, flags, imm_data: rkey, qp_num: QP, ..Completion::default() };
+                self.bindings.handle_completion(&received);
             }
             // The next window has its key, and would be bound or invalidated by what is queued.
             _ if flights.iter().any(|flight| flight.names_window(window)) => {}
@@ -79,8 +95,12 @@ impl Windows {
         }
     }
 
-    /// The device executes an invalidation, whose completion is polled.
-    pub(super) fn invalidated(&mut self, device: &mut Device, window: usize) {
+    /// The device executes an invalidation, whose completion is polled. It fails if the window is not bound by this key.
+    pub(super) fn invalidated(&mut self, device: &mut Device, window: usize, rkey: u32) {
+        self.has_failed |= device.key(window) != Some(rkey);
+        if self.has_failed {
+            return;
+        }
         device.unbind(window);
         let done = Completion { opcode: WcOpcode::LOCAL_INV, qp_num: QP, ..Completion::default() };
         self.bindings.handle_completion(&done);
