@@ -233,10 +233,10 @@ impl<Q> Session<Q> {
             Some(Opening::Dial(dial)) => dial.handle(drive, event, |drive, id| attach_qp(drive, id, attach)),
             Some(Opening::Serve(serve)) => serve.handle(drive, event),
             None => {
-                if let Some(ack_token) = event.ack_token.take() {
-                    drive.ack(ack_token).map_err(|refused| HandshakeError::Request(refused.into()))?;
-                }
+                let acked = event.ack_token.take().map_or(Ok(()), |ack_token| drive.ack(ack_token));
+                // The ack of another id's event is refused if that id is gone.
                 if event.id == self.id {
+                    acked.map_err(Error::from)?;
                     self.note(drive, matches!(event.kind, EventKind::Cm(CmEvent::Disconnected | CmEvent::Rejected)))?;
                 }
                 return Ok(None);

@@ -38,14 +38,14 @@ impl<Q> Wait<Q> {
         drive: &mut Drive<D, P, O>,
         mut event: Event,
     ) -> Result<Option<(State, Event)>, HandshakeError> {
-        if let Some(ack_token) = event.ack_token.take() {
-            drive.ack(ack_token).map_err(|refused| self.fail(drive, Error::from(refused)))?;
-        }
-        let Some(begun) = self.begun else { return Ok(None) };
-        let Some(during) = table::operation(begun) else { return Ok(None) };
+        let acked = event.ack_token.take().map_or(Ok(()), |ack_token| drive.ack(ack_token));
+        // The ack of another id's event is refused if that id is gone.
         if event.id != self.id {
             return Ok(None);
         }
+        acked.map_err(|refused| self.fail(drive, Error::from(refused)))?;
+        let Some(begun) = self.begun else { return Ok(None) };
+        let Some(during) = table::operation(begun) else { return Ok(None) };
         match event.kind {
             EventKind::Cm(kind) => match table::event_rule(begun, EventColumn::of(kind)) {
                 EventRule::Go(next) if next != begun => {

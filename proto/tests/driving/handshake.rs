@@ -87,6 +87,17 @@ fn each_event_makes_the_next_request_and_the_last_one_is_the_result() {
 }
 
 #[test]
+fn an_ack_that_is_refused_for_another_id_does_not_end_it() {
+    let (mut drive, channel, mut dial) = dialled(Acks::Explicit);
+    let other = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    report(&mut drive, other, CmEvent::AddrChange);
+    let event = drive.next_event(channel).unwrap();
+    drive.destroy_now(other).unwrap();
+    goes_on(dial.handle(&mut drive, event, |_, _| Ok::<_, Error>(7)));
+    assert_eq!(drive.core().state(dial.id()), Some(State::AddrResolving));
+}
+
+#[test]
 fn a_failed_request_ends_it_and_destroys_the_id() {
     for call in ["resolve_addr", "resolve_route", "connect"] {
         let mut drive = driven();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{Incoming, Options, Session};
-use cmid_proto::{Acks, CmEvent, CmOption, Drive, Errno, Limits, State, Transport};
+use cmid_proto::{Acks, CmEvent, CmOption, Drive, Errno, Limits, PortSpace, State, Time, Transport};
 use cmid_sim::{Config, Fabric, SimDevice};
 use world::{Attached, SOON, Side, World, advance, attach, within};
 
@@ -116,6 +116,20 @@ fn an_event_that_is_no_answer_does_not_end_a_disconnect() {
     session.handle(&mut client.drive, event, attach).unwrap();
     assert_eq!(format!("{session:?}"), format!("Session {{ id: {:?}, end: Begun, .. }}", session.id()));
     world.ends(SOON);
+}
+
+#[test]
+fn an_ack_that_is_refused_for_another_id_is_no_error_of_a_session() {
+    let mut world = World::connected(Transport::InfiniBand, SOON);
+    let [client, _] = &mut world.sides;
+    let other = client.drive.create_id(Some(client.channel), PortSpace::Tcp).unwrap();
+    client.drive.resolve_addr(other, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    world.fabric.advance_by(Duration::from_millis(10));
+    client.read(&world.fabric);
+    let event = client.drive.next_event(client.channel).unwrap();
+    client.drive.destroy_now(other).unwrap();
+    client.session.as_mut().unwrap().handle(&mut client.drive, event, attach).unwrap();
+    assert!(client.is_open());
 }
 
 /// The next call disconnects again.
