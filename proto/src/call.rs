@@ -11,7 +11,7 @@ use crate::request::{CmOption, PortSpace, RejectReason};
 /// One device call. A call blocks only on locks, with two exceptions on iWARP devices. A connect blocks until its TCP
 /// connection is established or has failed, at most for about two minutes. A destroy blocks while a connect of the id
 /// awaits its answer, at most for 10 seconds; the core makes such a call only for
-/// [`Request::DestroyNow`](crate::Request::DestroyNow).
+/// [`Request::DestroyNow`](crate::Request::DestroyNow), and after DEVICE_REMOVAL, behind which no answer comes.
 // The tag has a place of its own, not one in an address.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -258,7 +258,7 @@ pub enum EventKind {
     /// An event of the connection manager.
     Cm(CmEvent),
     /// A migration that waited for acks has ended; status 0, or a negative errno if it failed. Delivered on the new
-    /// channel, before the events that moved; on the old channel if it failed.
+    /// channel, before the events that moved to it from another one; on the old channel if it failed.
     Migrated,
     /// A destroy that waited for acks has ended; status 0, or a negative errno if it failed (the id then still
     /// exists).

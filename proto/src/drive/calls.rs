@@ -11,8 +11,10 @@ use crate::time::Time;
 impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Makes a request on an id, and the calls that follow.
     pub(super) fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
+        // Whether a deadline has passed is asked of the clock, also after a wait that has not read it.
+        let now = if deadline == Time::NEVER { self.outside.now.get() } else { self.now() };
         let Drive { core, outside, .. } = self;
-        let begun = match core.begin(outside.now.get(), id, &request, deadline) {
+        let begun = match core.begin(now, id, &request, deadline) {
             Ok(begun) => begun,
             Err(refused) => {
                 outside.record(core, Step::Submit { id, request, deadline, result: Err(refused) });

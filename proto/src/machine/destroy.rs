@@ -6,6 +6,7 @@ use super::Core;
 use super::begun::{Follow, Following, Progress, Unacked, done};
 use super::next::Due;
 use crate::call::Outcome;
+use crate::channel::Channel;
 use crate::event::EventKind;
 use crate::id::{DestroyReport, Facts, Rare, SyncState};
 use crate::key::IdKey;
@@ -22,6 +23,10 @@ impl Core {
     pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following<'static> {
         self.end_all(key, DestroyReport::Event);
         self.set_deadline(key, deadline);
+        let of_device = self.ids.get(key).and_then(|id| self.channels.get(id.device_channel));
+        if of_device.is_some_and(Channel::has_failed) {
+            self.end_waits_of(key);
+        }
         Ok(Follow::Done(Progress::WhenAcked))
     }
 
@@ -69,9 +74,13 @@ impl Core {
         let channel = id.channel;
         let Err(errno) = outcome else {
             self.forget(key);
-            // The application takes no events from the private channel of an id that is gone.
-            if destroy_report == DestroyReport::Event && !self.is_private(channel) {
-                self.post(channel, Stored::made(key, EventKind::Destroyed, outcome));
+            if destroy_report == DestroyReport::Event {
+                // The application takes no events from the private channel of an id that is gone.
+                if self.is_private(channel) {
+                    self.activity += 1;
+                } else {
+                    self.post(channel, Stored::made(key, EventKind::Destroyed, outcome));
+                }
             }
             return done();
         };

@@ -225,8 +225,9 @@ impl Core {
     ///
     /// The ids on a failed channel stay alive. Their requests that wait for an event end now, as at a deadline.
     /// [`begin`](Core::begin) refuses new requests that would wait for an event
-    /// ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). The ids can be destroyed. They can also be migrated to
-    /// another channel, where their unread events are read from the kernel. [`resume_channel`](Core::resume_channel)
+    /// ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). The ids can be destroyed, on iWARP by
+    /// `DestroyNow` if a connect is not answered. They can also be migrated to another channel, where their unread events are
+    /// read from the kernel. [`resume_channel`](Core::resume_channel)
     /// tries the channel again.
     pub fn handle_unreadable(&mut self, key: ChannelKey) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return false };
@@ -244,8 +245,8 @@ impl Core {
         false
     }
 
-    /// Makes all requests that wait for an event of this channel due at once. Destructions are excluded, because they
-    /// wait for acks.
+    /// Makes all requests that wait for an event of this channel due at once; of destructions those that wait for the answer
+    /// to a connect, and for no acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
         for slot in 0..self.ids.slots() {
             let id = self.ids.key_at(slot).filter(|id| self.device_channel(*id) == Some(key));
@@ -256,7 +257,7 @@ impl Core {
     /// Makes the requests of an id that wait for an event due at once.
     pub(super) fn end_waits_of(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get(key) {
-            let operation = table::operation(id.state).is_some_and(|request_kind| request_kind != RequestKind::Destroy);
+            let operation = table::operation(id.state).is_some_and(|kind| kind != RequestKind::Destroy || id.owed == 0);
             if operation || id.waits_for() == Some(RequestKind::GetRequest) {
                 self.set_deadline(key, Time::ZERO);
             }

@@ -1,5 +1,7 @@
 //! Ids on iWARP devices: the events and requests that differ there.
 
+use std::time::Duration;
+
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, Errno, EventKind, Fault, IdKey, PortSpace, RefuseReason, Request,
@@ -102,6 +104,31 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
         fixture.all_well();
         assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Ok(()), "{answer}");
         assert_eq!(fixture.core.state(id), None, "{answer}");
+    }
+}
+
+/// On a channel that has failed no answer is read.
+#[test]
+fn a_destroy_on_a_failed_channel_does_not_wait_for_the_answer() {
+    for fails_first in [true, false] {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+        fixture.does(id, connect());
+        let fail = |fixture: &mut CoreFixture| while fixture.core.handle_unreadable(channel) {};
+        if fails_first {
+            fail(&mut fixture);
+            fixture.passes(Duration::ZERO);
+            fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
+        }
+        fixture.does(id, Request::Destroy);
+        if !fails_first {
+            assert_eq!(fixture.core.poll_timeout(), None);
+            fail(&mut fixture);
+        }
+        fixture.passes(Duration::ZERO);
+        assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
+        fixture.does(id, Request::DestroyNow);
+        assert_eq!(fixture.core.state(id), None);
     }
 }
 

@@ -234,8 +234,10 @@ fn a_destroy_that_has_waited_in_synchronous_mode_ends_without_an_event() {
     fixture.submit(id, Request::Destroy).unwrap();
     fixture.no_call();
     assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late);
+    let activity = fixture.core.activity();
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.no_event(private);
+    assert_ne!(fixture.core.activity(), activity, "a loop that waits for the end is told");
 }
 
 #[test]

@@ -320,6 +320,14 @@ fn after_a_wait_without_a_clock_the_present_time_is_that_of_the_device() {
     assert_eq!(drive.now(), Time(9_000));
 }
 
+#[test]
+fn after_a_wait_without_a_clock_a_deadline_that_has_passed_is_too_late() {
+    let (mut drive, _, id) = level();
+    drive.note_wait();
+    let late = drive.resolve_addr(id, None, addr(2), Time(5_000)).unwrap_err();
+    assert_eq!(late.errno(), Errno::ETIMEDOUT);
+}
+
 /// Like poll(2): the channels are passed anew on each call.
 #[derive(Debug, Default)]
 struct Anew;
