@@ -122,6 +122,7 @@ impl Core {
         }
         self.ids.remove(key);
         self.leave_both(channel, device_channel);
+        self.unpark_channel(device_channel);
         self.unpark();
     }
 
