@@ -46,12 +46,26 @@ const fn counted(on: On, transport: Transport, commands: &'static [&'static str]
 }
 
 /// Random programs from a file, on soft-iWARP. All but a fiftieth must agree, the others may stay undecided.
-const fn differential_on_siw(backend: Backend) -> Work {
-    let commands = &["prlimit --nofile=65536:65536 @differential --backend {backend} --deadline 2880 --batch 20 \
-         --failures 3 --least 980 --programs 1000 --iwarp --from @differential/--programs1000--iwarp"];
+const fn differential_on_siw(backend: Backend, commands: &'static [&'static str]) -> Work {
     let vm = Vm::new(V6_12, backend, 3600, commands);
     after(differential::write_for_siw, Vm { transport: Transport::Siw, counted_clock: true, memory: 1024, ..vm })
 }
+
+/// The options of random programs on soft-iWARP, of calls and of the data path.
+macro_rules! random_on_siw {
+    ($kind:literal, $file:literal) => {
+        &[concat!(
+            "prlimit --nofile=65536:65536 @differential --backend {backend} --deadline 2880 --batch 20 --failures 3 --least 980 ",
+            "--programs 1000 --iwarp",
+            $kind,
+            " --from @differential/--programs1000",
+            $file,
+            "--iwarp"
+        )]
+    };
+}
+
+const DATA_ON_SIW: &[&str] = random_on_siw!(" --data", "--data");
 
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = Cargo(
@@ -277,8 +291,10 @@ const SLOW: &[Step] = &[
     step("conformance of the kernel backend on soft-iWARP", 250, siw(V6_12, Own, 900, CONFORMANCE_ON_SIW)),
     step("rping, cmtime, ucmatose and perftest as peers on soft-iWARP", 200, siw(V6_12, Own, 600, PEERS)),
     step("rping, cmtime, ucmatose and perftest as peers over librdmacm on soft-iWARP", 200, siw(V6_12, Librdmacm, 600, PEERS)),
-    step("1,000 random programs: the simulator and the kernel backend agree on soft-iWARP", 1500, differential_on_siw(Own)),
-    step("1,000 random programs: the simulator and librdmacm agree on soft-iWARP", 1500, differential_on_siw(Librdmacm)),
+    step("1,000 random programs: the simulator and the kernel backend agree on soft-iWARP", 1500, differential_on_siw(Own, random_on_siw!("", ""))),
+    step("1,000 random programs: the simulator and librdmacm agree on soft-iWARP", 1500, differential_on_siw(Librdmacm, random_on_siw!("", ""))),
+    step("1,000 random programs on the data path: the simulator and the kernel backend agree on soft-iWARP", 300, differential_on_siw(Own, DATA_ON_SIW)),
+    step("1,000 random programs on the data path: the simulator and librdmacm agree on soft-iWARP", 300, differential_on_siw(Librdmacm, DATA_ON_SIW)),
     step("posts and completions on soft-iWARP", 40, siw(V6_12, Own, 300, POSTS)),
     step("posts and completions on soft-iWARP, over librdmacm", 40, siw(V6_12, Librdmacm, 300, POSTS)),
     step("posts and completions on soft-iWARP of Linux 6.1", 40, siw(V6_1, Own, 300, POSTS)),

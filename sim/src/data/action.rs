@@ -77,6 +77,10 @@ impl Action {
         }
     }
 
+    pub(crate) fn invalidates(&self) -> bool {
+        matches!(self, Action::Send(Extra { invalidate: Some(_), .. }))
+    }
+
     pub(crate) fn transfer(
         self,
         from: QpNo,

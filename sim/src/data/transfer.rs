@@ -41,6 +41,7 @@ impl World {
         let from = packet.from;
         let arrives = packet.to.filter(|to| self.passes(Some(Kind::Packet), from.host, to.host));
         let Some(to) = arrives.filter(|to| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from))) else {
+            self.counters.after_end += u64::from(self.is_iwarp(from.host));
             return self.lose(packet);
         };
         if self.config.reads_late {
@@ -155,10 +156,7 @@ impl World {
     /// Executes a send, which consumes a receive.
     fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: &[u8], extra: Extra) -> Handled {
         if self.is_iwarp(qp.host) {
-            let (outcome, ends) = self.siw_receive(pd, receive, bytes, extra.invalidate);
-            // `siw_rqe_complete` tells neither that it is solicited nor what was invalidated.
-            self.finish_receive(qp, receive, receive.ended(outcome, WcOpcode::RECV, Extra::default()));
-            return Handled::Answer(if ends { Err(WcStatus::WR_FLUSH_ERR) } else { Ok(Vec::new()) });
+            return Handled::Answer(self.siw_receive(qp, pd, receive, bytes, extra.invalidate));
         }
         let (mut outcome, answer) = if bytes.len() > receive.len() {
             // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a

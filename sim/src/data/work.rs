@@ -80,7 +80,9 @@ impl World {
             return Err(PostReason::QueueFull { max: pair.caps.max_send_wr });
         }
         if let Local::From(ranges) = &work.local {
-            if is_inline(&pair.caps, ranges) {
+            // siw does not take inline data of a send with invalidate (`siw_activate_tx`).
+            let is_copied = pair.order == Order::OfPosts || !work.action.as_ref().is_some_and(Action::invalidates);
+            if is_copied && is_inline(&pair.caps, ranges) {
                 let bytes = self.memory.space.all_bytes(ranges).ok_or(PostReason::NotRegistered)?;
                 work.local = Local::Inline(bytes);
             }
@@ -94,6 +96,9 @@ impl World {
     pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), PostReason> {
         let mut rung = self.doorbell(qp.host);
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+            if pair.is_silent() {
+                return Ok(());
+            }
             if pair.state == PairState::Closing {
                 rung = Err(PostReason::Device(Errno::ENOTCONN));
             }

@@ -2,7 +2,7 @@
 
 use cmid_proto::datapath::{Caps, Completion, PostReason, SendWr, prelude::*};
 use cmid_proto::{Errno, Transport};
-use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
+use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode, WcStatus};
 
 use crate::common::why;
 use crate::data_path::ended;
@@ -128,4 +128,81 @@ fn on_iwarp_there_are_no_immediate_data_and_no_atomics() {
         assert_eq!(why(refused), Err(PostReason::NotOfTransport(Transport::Iwarp)));
     }
     assert_eq!(polled(&env, &mut c.send_cq), []);
+}
+
+#[test]
+fn on_iwarp_what_is_posted_after_the_end_does_not_complete() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap());
+    s.qp.post_recv(1, there.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::read(2, here.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(2, WcStatus::WR_FLUSH_ERR)]);
+    // Who may not answer is not flushed.
+    assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::RTS)));
+    for (end, mr) in [(&mut c, &here), (&mut s, &there)] {
+        end.qp.post_send(SendWr::send(3, mr.sge(0..8))).unwrap();
+        assert_eq!([polled(&env, &mut end.send_cq), polled(&env, &mut end.recv_cq)], [[], []]);
+    }
+}
+
+#[test]
+fn on_iwarp_a_disconnect_refuses_what_is_posted_then() {
+    let mut env = iwarp::env();
+    let ([client, _], [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
+    c.qp.post_recv(1, here.sge(0..8)).unwrap();
+    env.client.disconnect(client).unwrap();
+    assert_eq!(polled(&env, &mut c.recv_cq), [(1, WcStatus::WR_FLUSH_ERR)]);
+    assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::SQD), Ok(QpState::ERR)));
+    let refused = [PostReason::Device(Errno::ENOTCONN), PostReason::Stuck];
+    for reason in refused {
+        assert_eq!(why(c.qp.post_send(SendWr::send(2, here.sge(0..8)))), Err(reason));
+    }
+}
+
+#[test]
+fn on_iwarp_no_receive_is_solicited() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap());
+    s.recv_cq.arm().unwrap();
+    s.recv_cq.arm_solicited().unwrap();
+    s.qp.post_recv(1, there.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(2, here.sge(0..8)).solicited()).unwrap();
+    assert_eq!(polled(&env, &mut s.recv_cq), [(1, OK)]);
+    assert_eq!(s.recv_cq.take_notifications(), Ok(0));
+}
+
+#[test]
+fn on_iwarp_a_peer_may_end_a_region() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+    for (wr_id, key, status) in [(1, 0, WcStatus::REM_INV_REQ_ERR), (2, there.rkey() ^ 1, OK)] {
+        s.qp.post_recv(wr_id, there.sge(0..8)).unwrap();
+        c.qp.post_send(SendWr::send_invalidate(wr_id, here.sge(0..8), key)).unwrap();
+        assert_eq!(polled(&env, &mut s.recv_cq), [(wr_id, status)]);
+    }
+    s.qp.post_send(SendWr::send(3, there.sge(0..8))).unwrap();
+    s.qp.post_send(SendWr::send(4, there.sge(0..8))).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), [(3, WcStatus::LOC_QP_OP_ERR)]);
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+}
+
+#[test]
+fn on_iwarp_a_message_without_room_ends_the_connection() {
+    for receive in [None, Some(4)] {
+        let mut env = iwarp::env();
+        let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
+        let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+        if let Some(len) = receive {
+            s.qp.post_recv(1, there.sge(0..len)).unwrap();
+        }
+        c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(2, OK)]);
+        let ended: Vec<_> = receive.map(|_| (1, WcStatus::LOC_LEN_ERR)).into_iter().collect();
+        assert_eq!(polled(&env, &mut s.recv_cq), ended);
+        assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::ERR)));
+    }
 }

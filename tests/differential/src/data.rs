@@ -64,8 +64,8 @@ impl<D: DataPath> Data<D> {
             Some(srq) => device.create_qp_with_srq(to, &pd, &send_cq, &recv_cq, srq, caps)?,
             None => device.create_qp(to, &pd, &send_cq, &recv_cq, caps)?,
         };
-        let memory = BufferOf::<D>::from((0..MEMORY).collect()).share();
-        let room = vec![0; usize::from(BLOCK) * usize::from(BLOCKS)];
+        let memory = BufferOf::<D>::from(in_a_page(|| (0..MEMORY).collect())).share();
+        let room = in_a_page(|| vec![0; usize::from(BLOCK) * usize::from(BLOCKS)]);
         let pool = pd.pool(room, BLOCK.into(), Access::REMOTE_READ | Access::MW_BIND);
         let pool = pool?;
         let mut data = Data { window: None, qp, srq, send_cq, recv_cq, mr: None, memory, pool, pd };
@@ -287,6 +287,16 @@ impl<D: DataPath> Data<D> {
         let memory = self.mr.as_ref().map(|mr| mr.read(0, &mut bytes));
         format!("{state} {memory:?} {bytes:02x?} {} blocks", self.pool.available())
     }
+}
+
+/// Memory that does not cross the end of a page, which soft-iWARP does not read rightly (hazard P84).
+fn in_a_page(make: impl Fn() -> Vec<u8>) -> Vec<u8> {
+    const PAGE: usize = 4096;
+    let (mut memory, mut others) = (make(), Vec::new());
+    while memory.as_ptr().addr() % PAGE + memory.len() > PAGE {
+        others.push(std::mem::replace(&mut memory, make()));
+    }
+    memory
 }
 
 /// The rights of the memory.

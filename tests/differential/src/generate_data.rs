@@ -131,10 +131,10 @@ fn step(network: Network, input: &mut Input<'_>) -> DataStep {
 /// iWARP has neither immediate data nor atomic operations. Most programs are to do something there.
 fn of_network(network: Network, request: Request) -> Request {
     let operation = match request.operation {
-        Operation::SendImm => Operation::Send,
-        Operation::WriteImm => Operation::Write,
-        Operation::FetchAdd => Operation::Read,
-        other => other,
+        Operation::Send | Operation::SendImm => Operation::Send,
+        Operation::Write | Operation::WriteImm => Operation::Write,
+        Operation::Read | Operation::FetchAdd => Operation::Read,
+        rest @ (Operation::SendInvalidate | Operation::CompareSwap) => rest,
     };
     if network.is_roce() { request } else { Request { operation, ..request } }
 }

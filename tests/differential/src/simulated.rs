@@ -53,8 +53,8 @@ pub struct Simulated {
     pub limits: Limits,
     /// Counts that are not part of the trace.
     pub observed: Observed,
-    /// Calls that would have blocked in a kernel, for 70 seconds or until an answer came, and invalidations of windows that are
-    /// not bound, which soft-RoCE's kernel does not survive (hazard P43).
+    /// Calls that would have blocked in a kernel, for 70 seconds or until an answer came, invalidations of windows that are
+    /// not bound, which soft-RoCE's kernel does not survive (hazard P43), and requests that race with the end of a connection.
     pub stalls: u64,
     /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not
     /// end, except in a [late](Schedule::late) run.
@@ -205,7 +205,7 @@ pub fn simulate_on<D: DataPath + 'static>(
     if schedule.late.is_some() {
         time_waits_in_turn = counters.time_waits_in_turn;
     }
-    let stalls = counters.stalls + counters.waits_for_answer + counters.unbound_invalidated;
+    let stalls = counters.stalls + counters.waits_for_answer + counters.unbound_invalidated + counters.after_end;
     Simulated {
         trace: runners.trace(),
         limits: run.limits,
