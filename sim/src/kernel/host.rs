@@ -28,7 +28,7 @@ impl Removal {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HostState {
     /// Addresses on interfaces with an RDMA device.
     pub(crate) rdma: Vec<IpAddr>,
@@ -67,23 +67,10 @@ impl HostState {
     pub(crate) fn new(addresses: &[IpAddr]) -> Self {
         HostState {
             rdma: addresses.to_vec(),
-            plain: Vec::new(),
-            on_later_devices: BTreeMap::new(),
-            noarp: BTreeSet::new(),
             link_up: true,
-            has_news: false,
-            transport: Transport::InfiniBand,
-            removal: Removal::default(),
-            incarnation: 0,
-            faults: MemoryFaults::default(),
-            refused_join: None,
-            ports: Ports::default(),
-            neighbours: BTreeSet::new(),
-            remote_ids: Table::default(),
-            remote_qps: Table::default(),
             // Far from the numbers that programs without QPs usually choose.
             next_qp_num: 0x10_0000,
-            opened: 0,
+            ..HostState::default()
         }
     }
 

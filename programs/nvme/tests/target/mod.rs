@@ -28,7 +28,7 @@ pub(crate) const TOKENS: usize = 5000;
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// What the target has, and what its judge is told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) bytes: Vec<u8>,
     /// The block and the first eight bytes of each write that was executed, in their order.
@@ -82,24 +82,7 @@ pub(crate) enum Wrong {
 
 impl Disk {
     pub(crate) fn new() -> Self {
-        Disk {
-            bytes: vec![0; BLOCK * BLOCKS],
-            written: Vec::new(),
-            delay: 0,
-            status: 0,
-            refused: 0,
-            flushes: 0,
-            reject: 0,
-            keep_alives: 0,
-            controllers: 1,
-            enabled: Vec::new(),
-            keeps_keys: false,
-            invalidated: 0,
-            event: 0,
-            wrong: None,
-            mdts: 0,
-            keeps_heads: false,
-        }
+        Disk { bytes: vec![0; BLOCK * BLOCKS], controllers: 1, ..Disk::default() }
     }
 }
 

@@ -63,7 +63,7 @@ pub struct World {
 }
 
 /// The environment of the core.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Environment {
     pub(super) device: OneHost,
     pub(super) accounts: Vec<Account>,
@@ -86,16 +86,7 @@ impl Hash for World {
 impl World {
     /// The channels are open, and nothing else has happened.
     pub(super) fn new(scene: &Scene) -> Self {
-        let environment = Environment {
-            device: OneHost::default(),
-            accounts: Vec::new(),
-            channels: Vec::new(),
-            created: 0,
-            private_channels: 0,
-            children: 0,
-            fails: None,
-            broken: None,
-        };
+        let environment = Environment::default();
         let mut world = World { core: Core::new(scene.limits), environment, next_tag: view::TAGS.start };
         for &acks in scene.channels {
             world.open(acks);

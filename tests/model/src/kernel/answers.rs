@@ -32,6 +32,7 @@ const ERRNOS: [Errno; 8] = [
 ];
 
 /// The kernel.
+#[derive(Default)]
 pub(super) struct Kernel {
     answers: Vec<u8>,
     at: usize,
@@ -49,16 +50,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn new(answers: &[u8]) -> Self {
-        Kernel {
-            answers: answers.to_vec(),
-            at: 0,
-            handles: 0,
-            uids: Vec::new(),
-            created: Vec::new(),
-            due: Vec::new(),
-            events: Vec::new(),
-            destroyed: Vec::new(),
-        }
+        Kernel { answers: answers.to_vec(), ..Kernel::default() }
     }
 
     /// The next byte; 0 at the end.

@@ -178,21 +178,6 @@ impl Kernel {
 impl Id {
     /// A new id on a channel.
     pub(crate) fn new(file: super::kernel::File, datagram: bool) -> Self {
-        Id {
-            key: None,
-            file,
-            datagram,
-            stage: Phase::Idle,
-            disconnected: false,
-            device: false,
-            verbs: false,
-            deaf: false,
-            watched: false,
-            removed: false,
-            leaving: false,
-            qp: false,
-            connect_error: false,
-            groups: Vec::new(),
-        }
+        Id { file, datagram, ..Id::default() }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use cmid_proto::{CmEvent, GroupKey, IdKey};
 
 /// An event channel: an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct File(u32);
 
 /// An id, independent of its keys.
@@ -16,8 +16,9 @@ pub(crate) struct File(u32);
 pub(crate) struct No(u32);
 
 /// The phase of an id: the states of the RDMA CM up to a route, then those of the IB CM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
+    #[default]
     Idle,
     Bound,
     AddrQuery,
@@ -46,7 +47,7 @@ pub(crate) enum Phase {
 }
 
 /// One `ucma_context` with the library's record.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Id {
     pub(crate) key: Option<IdKey>,
     pub(crate) file: File,
