@@ -159,10 +159,10 @@ impl Receiver {
     /// answers [`Market::Alive`] of another session with its own.
     #[inline]
     pub fn handle(&mut self, now: Time, source: Source, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
-        // The frequent case: the next tick, and nothing is missing.
+        // The frequent case: the next tick, and nothing is missing. No feed has session 0: it is that of a new receiver.
         match message {
             MarketMessage { session, market: Market::Tick(tick) }
-                if session == self.session && tick.sequence == self.next && self.next == self.end =>
+                if session == self.session && session != 0 && tick.sequence == self.next && self.next == self.end =>
             {
                 self.next += 1;
                 self.end += 1;
@@ -178,7 +178,6 @@ impl Receiver {
     fn handle_any(&mut self, now: Time, source: Source, message: MarketMessage, pass_on: &mut impl FnMut(Update)) {
         let MarketMessage { session, market } = message;
         let is_answer = session > self.session || !matches!(market, Market::Tick(_) | Market::Heartbeat { .. });
-        // No feed has session 0: it is the receiver's value before the first message.
         if session < self.session || session == 0 || (is_answer && source == Source::Group) {
             self.counts.outdated += 1;
             return;

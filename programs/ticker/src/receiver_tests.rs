@@ -279,6 +279,19 @@ fn messages_with_extreme_numbers_do_no_harm() {
     }
 }
 
+#[test]
+fn nothing_of_session_0_is_passed_on_before_the_first_session() {
+    let mut receiver = Receiver::new(WINDOW);
+    let tick = Tick { sequence: 1, ..Tick::default() };
+    for source in [Source::Group, Source::Feed] {
+        for market in [Market::Tick(tick), Market::Replayed(tick), Market::Heartbeat { next: 2 }] {
+            receiver.handle(Time(7), source, MarketMessage { session: 0, market }, |update| panic!("{update:?}"));
+        }
+    }
+    assert_eq!(receiver.counts(), Counts { outdated: 6, ..Counts::default() });
+    assert_eq!((receiver.next(), receiver.missing(), receiver.received_at()), (1, 0, Time::ZERO));
+}
+
 /// Pseudorandom numbers (xorshift).
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
