@@ -123,7 +123,8 @@ impl<'a> Replay<'a> {
             }
             Input::Submit { id, request, ref data, deadline } => {
                 let (now, deadline) = (tape.now, deadline.unwrap_or(Time::NEVER));
-                let request = with_data(request, &data.0);
+                let data = data.to_vec();
+                let request = with_data(request, &data);
                 let step = |result| Step::Submit { id, request, deadline, result };
                 tape.make(core, |core| Ok(((), core.begin(now, id, &request, deadline)?)), step, see)
             }
@@ -159,7 +160,8 @@ impl<'a> Replay<'a> {
                 if reads != Some(on) {
                     return Err(format!("{on} is not being read"));
                 }
-                self.event(on, raw.map_private_data(|_| &data.0[..]), to, !once, see)
+                let data = data.to_vec();
+                self.event(on, raw.map_private_data(|_| &data[..]), to, !once, see)
             }
             Input::Unreadable { on: channel, errno } => {
                 core.handle_unreadable(channel);

@@ -40,6 +40,27 @@ fn the_line_of_the_end_is_as_long_as_the_limits_permit() {
     assert_eq!(with_long_end(4, len).unwrap_err().to_string(), "line 2: the line is too long");
 }
 
+/// The memory of this process, in KiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let of = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    of.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn zeros_that_a_file_leaves_out_need_no_memory() {
+    let param = r#"{"responder_resources":1,"initiator_depth":1,"flow_control":false,"retry_count":5,"rnr_retry_count":6,"srq":false,"qp_num":1}"#;
+    let line =
+        format!(r#"{{"in":{{"submit":{{"id":"id0","request":{{"connect":{{"param":{param}}}}},"data":"/65536"}}}}}}"#);
+    // With the zeros it would be 512 MiB; other tests need some meanwhile.
+    let text = format!("{BEGIN}\n{}", format!("{line}\n").repeat(8 << 10));
+    let before = resident();
+    let recording = Recording::read(text.as_bytes()).unwrap();
+    let more = resident().saturating_sub(before);
+    assert_eq!(recording.lines(), 1 + (8 << 10));
+    assert!(more < 256 << 10, "{more} KiB for {} bytes", text.len());
+}
+
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(wrong(b""), "line 1: the trace is empty");
