@@ -70,7 +70,7 @@ impl<D: DataPath> Initiator<D> {
         // The next controller has the others of its own.
         let of = |tag| if let Tag::Request(request) = tag { Some(request) } else { None };
         let mut requests: Vec<Request<_>> = tags.into_iter().filter_map(of).collect();
-        requests.iter_mut().for_each(Request::restore);
+        requests.iter_mut().for_each(|request| _ = request.restore());
         requests.sort_by_key(|request| std::cmp::Reverse(request.ticket));
         for mut request in requests {
             request.failures += 1;

@@ -275,12 +275,17 @@ impl<D: DataPath> Initiator<D> {
             Tag::Event(_) => {}
             Tag::EventLog(_) => self.send(0, Tag::Event(own(async_event()))),
             Tag::Request(mut request) => {
-                request.restore();
-                if response.status.is_success() {
-                    let result = Ok(response.result);
-                    self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });
-                } else if response.status.is_final() || request.failures >= RETRIES {
-                    let result = Err(Failure::Status(response.status));
+                let is_lost = request.restore();
+                let is_last = request.failures >= RETRIES;
+                let result = match response.status {
+                    // A call of the device has failed: without its data a read is not done.
+                    status if status.is_success() && is_lost => {
+                        is_last.then(|| Err(Failure::Lost(request.failures + 1)))
+                    }
+                    status if status.is_success() => Some(Ok(response.result)),
+                    status => (is_last || status.is_final()).then_some(Err(Failure::Status(status))),
+                };
+                if let Some(result) = result {
                     self.ended.push_back(Ended { ticket: request.ticket, command: request.command, result });
                 } else {
                     request.failures += 1;

@@ -61,7 +61,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(options: Options) -> Self {
-        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        World::on(Config::default(), options)
+    }
+
+    /// A world on a fabric with this configuration, in real time.
+    pub(crate) fn on(config: Config, options: Options) -> Self {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..config });
         let [client, host] = ["10.0.0.1", "10.0.0.2"].map(|ip| fabric.host(&[ip.parse().expect("an address")]));
         let poll = Poll::new().expect("a poll");
         let panics = Arc::new(AtomicU8::new(0));
