@@ -289,7 +289,7 @@ impl<D: DataPath> Data<D> {
     }
 }
 
-/// Memory that does not cross the end of a page, which soft-iWARP does not read rightly (hazard P84).
+/// Memory that does not cross the end of a page, which soft-iWARP does not read rightly (hazard P95).
 fn in_a_page(make: impl Fn() -> Vec<u8>) -> Vec<u8> {
     const PAGE: usize = 4096;
     let (mut memory, mut others) = (make(), Vec::new());

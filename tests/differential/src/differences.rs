@@ -107,7 +107,7 @@ pub const NOT_GENERATED: &[Difference] = &[
     Difference {
         what: "on soft-iWARP: a batch of which a request ends the connection before the last one, and memory that crosses a page",
         reason: "whether the others are sent, flushed or fail is the scheduler's choice (`Counters::after_end` tells of such programs); the kernel \
-              sends other bytes (`siw_try_1seg`, hazard P84)",
+              sends other bytes (`siw_try_1seg`, hazard P95)",
     },
     Difference { what: "on soft-iWARP: datagram ids and groups", reason: "it offers none (semantics, 16.2)" },
     Difference {
