@@ -136,7 +136,7 @@ fn on_iwarp_what_is_posted_after_the_end_does_not_complete() {
     let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
     let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap());
     s.qp.post_recv(1, there.sge(0..8)).unwrap();
-    c.qp.post_send(SendWr::read(2, here.sge(0..8), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::read(2, here.sge(0..8), there.remote(0))).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(2, WcStatus::WR_FLUSH_ERR)]);
     // Who may not answer is not flushed.
     assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::RTS)));

@@ -168,7 +168,14 @@ impl<'a> Playing<'a> {
         let queues = |step: &Step| match step.action {
             Action::On(_, IdCall::AttachQp | IdCall::AttachHugeQp) => 3,
             Action::On(_, IdCall::Data(DataStep::Attach { .. })) => 5,
-            _ => 0,
+            Action::On(..)
+            | Action::OpenChannel { .. }
+            | Action::CloseChannel(_)
+            | Action::Create { .. }
+            | Action::Turn
+            | Action::Read { .. }
+            | Action::Ack(_)
+            | Action::LetTimePass => 0,
         };
         Playing {
             queues: program.steps.iter().map(queues).sum(),
