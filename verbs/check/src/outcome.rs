@@ -85,16 +85,9 @@ impl fmt::Display for Behaviour {
 }
 
 /// The device lacks a feature.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Unsupported(pub(crate) String);
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unsupported {}
 
 /// The error of a call: [`Unsupported`] for the errnos with which providers and kernel refuse what they do not have.
 pub(crate) fn classified(call: &str, error: impl Into<Errno> + fmt::Display) -> anyhow::Error {

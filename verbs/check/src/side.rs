@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use cmid_blocking::Connection;
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{
-    Access, Caps, Completion, CreateError, DataPath, QueuePair as _, Remote, SendWr, SrqCaps, prelude::*,
-};
+use cmid_proto::datapath::{Access, Caps, Completion, CreateError, Remote, SendWr, SrqCaps, prelude::*};
 use cmid_proto::{Errno, Transport};
 
 use crate::outcome::classified;
