@@ -11,18 +11,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use args::{Arguments, Command, Target};
 use clap::Parser as _;
 use cmid_nvme::initiator::On;
 use cmid_nvme::wire::{self, DiscoveryEntry, DiscoveryLog, IdController, LogPage};
 use session::Session;
-
-/// How often the discovery log is read again that changes meanwhile.
-const DISCOVERIES: u32 = 5;
-
-/// The bytes of each command that reads the discovery log.
-const PART: u32 = 4096;
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
@@ -110,21 +104,9 @@ fn discover(target: &Target) -> Result<()> {
 
 /// Reads the discovery log until it does not change meanwhile.
 fn read_log(session: &mut Session) -> Result<DiscoveryLog> {
-    let mut page = |offset: u32, len: u32| {
+    let log = DiscoveryLog::read(|offset, len| {
         let command = wire::get_log_page(LogPage::DISCOVERY, offset.into(), len);
         session.run("the discovery log", On::Admin, command)
-    };
-    for _ in 0..DISCOVERIES {
-        let header = DiscoveryLog::decode(&page(0, DiscoveryLog::HEADER)?)?;
-        let mut bytes = Vec::new();
-        while (bytes.len() as u32) < header.len() {
-            let offset = bytes.len() as u32;
-            bytes.extend_from_slice(&page(offset, PART.min(header.len() - offset))?);
-        }
-        let log = DiscoveryLog::decode(&bytes)?;
-        if log.generation == header.generation && log.records == header.records {
-            return Ok(log);
-        }
-    }
-    bail!("the discovery log changes all the time")
+    });
+    log?.context("the discovery log changes all the time")
 }

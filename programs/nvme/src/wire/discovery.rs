@@ -1,5 +1,7 @@
 //! The discovery log: what there is to connect to.
 
+use std::ops::Deref;
+
 use super::WireError;
 use super::bytes::{text_at, u8_at, u16_at, u64_at};
 
@@ -62,6 +64,12 @@ impl DiscoveryEntry {
     }
 }
 
+/// The bytes of each part that is read of the log.
+const PAGE: u32 = 4096;
+
+/// How often a log is read that changes meanwhile.
+const READS: u32 = 5;
+
 /// The discovery log, as far as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryLog {
@@ -101,6 +109,32 @@ impl DiscoveryLog {
         Ok(DiscoveryLog { generation, records, entries })
     }
 
+    /// Reads the whole log: `page` reads some bytes of it, from an offset. Returns `None` if it changed each time meanwhile.
+    ///
+    /// # Errors
+    /// That of `page`, or that of [`DiscoveryLog::decode`].
+    pub fn read<B, E>(mut page: impl FnMut(u32, u32) -> Result<B, E>) -> Result<Option<Self>, E>
+    where
+        B: Deref<Target = [u8]>,
+        E: From<WireError>,
+    {
+        for _ in 0..READS {
+            let header = DiscoveryLog::decode(&page(0, DiscoveryLog::HEADER)?)?;
+            let (mut bytes, len) = (Vec::new(), header.len());
+            for offset in (0..len).step_by(PAGE as usize) {
+                bytes.extend_from_slice(&page(offset, PAGE.min(len - offset))?);
+            }
+            let log = DiscoveryLog::decode(&bytes)?;
+            // Only the first part has the generation: whether the log has changed behind it, the header tells.
+            let after = DiscoveryLog::decode(&page(0, DiscoveryLog::HEADER)?)?;
+            let same = |it: &DiscoveryLog| (it.generation, it.records) == (header.generation, header.records);
+            if same(&log) && same(&after) {
+                return Ok(Some(log));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the bytes of the whole log.
     #[must_use]
     pub fn len(&self) -> u32 {
@@ -119,6 +153,32 @@ impl DiscoveryLog {
 mod tests {
     use super::super::bytes::put;
     use super::*;
+
+    /// Reads a log of eight entries, whose generation is the number of changes so far. `changes` says before which reads it does.
+    fn read(changes: impl Fn(usize) -> bool) -> Option<DiscoveryLog> {
+        let (mut reads, mut generation) = (0, 0);
+        let page = |offset: u32, len: u32| {
+            generation += u8::from(changes(reads));
+            reads += 1;
+            let mut log = vec![0; 9 * PART];
+            put(&mut log, 0, &[generation]);
+            put(&mut log, 8, &[8]);
+            (1..9).for_each(|entry| put(&mut log, entry * PART + 256, &[b'0' + generation]));
+            Ok::<_, WireError>(log[offset as usize..][..len as usize].to_vec())
+        };
+        DiscoveryLog::read(page).expect("a log")
+    }
+
+    #[test]
+    fn a_log_that_changes_while_it_is_read_is_read_again() {
+        // An attempt is the header, three parts, and the header.
+        for change in 0..5 {
+            let log = read(|read| read == change).expect("a second attempt");
+            assert_eq!((log.generation, log.entries.len()), (1, 8));
+            assert!(log.entries.iter().all(|entry| entry.subsystem == "1"), "{change}: {log:?}");
+        }
+        assert_eq!(read(|_| true), None);
+    }
 
     #[test]
     fn a_log_has_the_entries_that_its_header_tells_and_that_were_read() {
