@@ -15,6 +15,9 @@ const LISTENER: usize = 100_000;
 /// A client with this number of unsent bytes of replies is not read.
 const UNSENT: usize = 1 << 20;
 
+/// The reads of a client in one turn, each of at most 16 KiB. Others are served before the next ones.
+const READS: usize = 4;
+
 #[derive(Debug)]
 struct Client {
     stream: TcpStream,
@@ -138,9 +141,10 @@ impl Client {
         (self.readable || has_request) && self.output.len() < UNSENT
     }
 
-    /// Reads until no bytes are left, or until the machine accepts no more records. An error ends the connection.
+    /// Reads until no bytes are left, or until the machine accepts no more records, at most the bytes of one turn: a request that is
+    /// repeated adds no record and no reply, so a client that does only that has no other end. An error ends the connection.
     fn read(&mut self, machine: &mut Machine, mut wait: impl FnMut(RequestId)) -> io::Result<()> {
-        loop {
+        for _ in 0..READS {
             self.take_requests(machine, &mut wait)?;
             if !self.readable || machine.is_full() || self.output.len() >= UNSENT {
                 return Ok(());
@@ -154,6 +158,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+        self.take_requests(machine, &mut wait)
     }
 
     fn take_requests(&mut self, machine: &mut Machine, wait: &mut impl FnMut(RequestId)) -> io::Result<()> {
@@ -211,5 +216,60 @@ impl Client {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use std::net::TcpStream as Client;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::{Ballot, Config};
+
+    /// A request that is in the log already adds no record and no reply, so neither ends the turn.
+    #[test]
+    fn a_client_that_repeats_a_request_for_ever_is_read_a_part_at_a_time() {
+        let config = Config {
+            id: 0,
+            members: 1,
+            election_timeout: Duration::from_millis(1),
+            heartbeat: Duration::from_millis(1),
+            region: 1 << 20,
+            frames: 64,
+            frame: 64 << 10,
+            uncommitted: 1024,
+            seed: 1,
+        };
+        let mut machine = Machine::new(config, Ballot::default(), Vec::new(), Duration::ZERO);
+        machine.tick(Duration::from_secs(1));
+        // Its vote. Records are not stored, and so not committed: the first one is that of its term.
+        machine.stored(1);
+        assert_eq!(machine.last().index, 1);
+        let poll = mio::Poll::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut clients = Clients::new(listener, poll.registry()).unwrap();
+        let flood = thread::spawn(move || {
+            let mut client = Client::connect(addr).unwrap();
+            client.write_all(&GREETING).unwrap();
+            let mut request = Vec::new();
+            Request::Append(RequestId { client: 1, number: 1 }, vec![7; 64]).encode(&mut request);
+            // It is refused when the test has ended.
+            let _ = client.write_all(&request.repeat(1 << 18));
+        });
+        while clients.clients.is_empty() {
+            clients.accept();
+        }
+        // Until a turn ends before the bytes do.
+        while machine.last().index == 1 || !clients.is_ready(&machine) {
+            clients.clients.values_mut().for_each(|client| client.readable = true);
+            clients.turn(&mut machine);
+            assert_eq!(clients.clients.len(), 1, "all was read, and then the end");
+        }
+        drop(clients);
+        flood.join().unwrap();
     }
 }
