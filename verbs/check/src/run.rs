@@ -100,7 +100,7 @@ fn check_here<D: DataPath>(
     let stop = AtomicBool::new(false);
     let (sender, listens) = mpsc::channel();
     thread::scope(|scope| {
-        let serving = scope.spawn(|| {
+        let serving = thread::Builder::new().spawn_scoped(scope, || {
             let ready = |addr| {
                 // The client has stopped waiting.
                 let _ = sender.send(addr);
@@ -108,6 +108,7 @@ fn check_here<D: DataPath>(
             // The client reports what it sees.
             server::serve(server_open, SocketAddr::new(address, 0), &stop, ready, &|_| {})
         });
+        let serving = serving.context("the thread of the server")?;
         let report = listens.recv_timeout(SPAN).map(|server| {
             let source = source.map(|source| SocketAddr::new(source, 0));
             check(&Client { open, source, server, verbose: args.verbose }, amount(args))

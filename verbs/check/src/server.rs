@@ -17,6 +17,8 @@ use crate::wire::{ACCEPTED, Kind, MOVED, Message, REJECTED, Role};
 
 /// The length of the memory that a client can access, in bytes.
 pub(crate) const MEMORY: usize = 4096;
+/// The most regions of a connection: a client may ask for ever.
+const REGIONS: usize = 64;
 /// Requests that the moved listener rejects.
 pub(crate) const UNREAD: usize = 2;
 /// The time between two looks at `stop`.
@@ -37,11 +39,17 @@ pub(crate) fn serve<D: DataPath>(
     thread::scope(|scope| {
         while !stop.load(Ordering::Relaxed) {
             match listener.accept(TICK) {
-                Ok(incoming) => drop(scope.spawn(move || {
-                    if let Err(error) = treat(open, incoming) {
-                        report(error);
+                Ok(incoming) => {
+                    let serving = move || {
+                        if let Err(error) = treat(open, incoming) {
+                            report(error);
+                        }
+                    };
+                    // Without a thread the request is dropped, which rejects it.
+                    if let Err(error) = thread::Builder::new().spawn_scoped(scope, serving) {
+                        report(anyhow::Error::new(error).context("the thread of a connection"));
                     }
-                })),
+                }
                 Err(cmid_blocking::Error::TimedOut { .. }) => {}
                 Err(error) if error.errno() == Errno::ENODEV => return Err(failure(error).context("accepting")),
                 // Such as too few descriptors: the request waits for them.
@@ -94,6 +102,7 @@ impl<D: DataPath> Session<'_, D> {
     fn execute(&mut self, side: &mut Side<D>, message: Message) -> Result<()> {
         let result = match message.kind {
             Kind::Echo => Ok(message.numbers),
+            Kind::Register | Kind::Bind if self.regions.len() == REGIONS => Err(Errno::ENOMEM),
             Kind::Register => self.register(side, Access::from_bits_truncate(message.numbers[0] as u32)),
             Kind::Bind => self.bind(side)?,
             Kind::Unbind => self.unbind(side)?,
@@ -191,4 +200,43 @@ fn reject<D: DataPath>(driver: &mut Blocking<D>, event: &Event) -> Result<bool> 
     driver.drive().reject(event.id, MOVED)?;
     driver.drive().destroy(event.id, Time::NEVER)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use cmid_sim::{Clock, Config, Fabric};
+
+    use super::*;
+    use crate::client::Client;
+
+    #[test]
+    fn a_client_gets_no_more_memory_than_a_connection_may_have() {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let host = fabric.host(&[address]);
+        let (open, stop) = (|| Ok(host.device()), AtomicBool::new(false));
+        let (sender, listens) = mpsc::channel();
+        let ready = |addr| sender.send(addr).expect("the client");
+        let replies = thread::scope(|scope| {
+            let serving = scope.spawn(|| serve(&open, SocketAddr::new(address, 0), &stop, ready, &|_| {}));
+            let server = listens.recv().expect("a server");
+            let mut connected =
+                Client { open: &open, source: None, server, verbose: false }.serve().expect("a connection");
+            let rights = (Access::LOCAL_WRITE | Access::REMOTE_READ).bits().into();
+            let kinds = [vec![Kind::Register; 63], vec![Kind::Bind; 2], vec![Kind::Register; 2]].concat();
+            let replies =
+                kinds.into_iter().map(|kind| connected.side.request(kind, [rights, 0, 0])).collect::<Vec<_>>();
+            let closed = connected.disconnect();
+            stop.store(true, Ordering::Relaxed);
+            closed.expect("a disconnect");
+            serving.join().expect("no panic").expect("no error");
+            replies
+        });
+        assert_eq!(replies.iter().take_while(|reply| reply.is_ok()).count(), 64);
+        let refused =
+            |reply: &Result<[u64; 3]>| reply.as_ref().is_err_and(|error| error.to_string().contains("ENOMEM"));
+        assert!(replies[64..].iter().all(refused), "{:?}", &replies[64..]);
+    }
 }
