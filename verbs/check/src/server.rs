@@ -206,37 +206,60 @@ fn reject<D: DataPath>(driver: &mut Blocking<D>, event: &Event) -> Result<bool> 
 mod tests {
     use std::sync::mpsc;
 
-    use cmid_sim::{Clock, Config, Fabric};
+    use cmid_proto::datapath::SendWr;
+    use cmid_sim::{Clock, Config, Fabric, SimDevice};
 
     use super::*;
     use crate::client::Client;
+    use crate::side::Connected;
 
-    #[test]
-    fn a_client_gets_no_more_memory_than_a_connection_may_have() {
+    /// Runs a client of a server. Errors of its connection are sent to the client.
+    fn served<T>(steps: impl FnOnce(&mut Connected<SimDevice>, mpsc::Receiver<String>) -> T) -> T {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let address = IpAddr::from([10, 0, 0, 1]);
         let host = fabric.host(&[address]);
         let (open, stop) = (|| Ok(host.device()), AtomicBool::new(false));
-        let (sender, listens) = mpsc::channel();
+        let ((sender, listens), (errors, reported)) = (mpsc::channel(), mpsc::channel());
         let ready = |addr| sender.send(addr).expect("the client");
-        let replies = thread::scope(|scope| {
-            let serving = scope.spawn(|| serve(&open, SocketAddr::new(address, 0), &stop, ready, &|_| {}));
+        // The client does not wait for each error.
+        let report = |error| _ = errors.send(format!("{error:#}"));
+        thread::scope(|scope| {
+            let serving = scope.spawn(|| serve(&open, SocketAddr::new(address, 0), &stop, ready, &report));
             let server = listens.recv().expect("a server");
             let mut connected =
                 Client { open: &open, source: None, server, verbose: false }.serve().expect("a connection");
-            let rights = (Access::LOCAL_WRITE | Access::REMOTE_READ).bits().into();
-            let kinds = [vec![Kind::Register; 63], vec![Kind::Bind; 2], vec![Kind::Register; 2]].concat();
-            let replies =
-                kinds.into_iter().map(|kind| connected.side.request(kind, [rights, 0, 0])).collect::<Vec<_>>();
-            let closed = connected.disconnect();
+            let result = steps(&mut connected, reported);
+            // The server may have ended it.
+            let _ = connected.disconnect();
             stop.store(true, Ordering::Relaxed);
-            closed.expect("a disconnect");
             serving.join().expect("no panic").expect("no error");
-            replies
+            result
+        })
+    }
+
+    #[test]
+    fn a_client_gets_no_more_memory_than_a_connection_may_have() {
+        let rights = (Access::LOCAL_WRITE | Access::REMOTE_READ).bits().into();
+        let kinds = [vec![Kind::Register; 63], vec![Kind::Bind; 2], vec![Kind::Register; 2]].concat();
+        let replies = served(|connected, _| {
+            kinds.into_iter().map(|kind| connected.side.request(kind, [rights, 0, 0])).collect::<Vec<_>>()
         });
         assert_eq!(replies.iter().take_while(|reply| reply.is_ok()).count(), 64);
         let refused =
             |reply: &Result<[u64; 3]>| reply.as_ref().is_err_and(|error| error.to_string().contains("ENOMEM"));
         assert!(replies[64..].iter().all(refused), "{:?}", &replies[64..]);
+    }
+
+    #[test]
+    fn a_client_that_takes_no_replies_is_not_read_for_ever() {
+        let reported = served(|connected, reported| {
+            let mut message = connected.side.register(Message::LEN, Access::LOCAL_WRITE).expect("memory");
+            message.write(0, &Message::new(Kind::Echo, [0; 3]).to_bytes()).expect("a message");
+            for _ in 0..32 {
+                connected.side.qp.post_send(SendWr::send(OWN, message.sge(0..Message::LEN))).expect("a send");
+            }
+            reported.recv_timeout(SPAN / 2)
+        });
+        assert!(reported.as_ref().is_ok_and(|error| error.contains("more requests")), "{reported:?}");
     }
 }

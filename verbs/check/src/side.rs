@@ -18,6 +18,8 @@ use crate::wire::{Kind, Message};
 pub(crate) const SPAN: Duration = Duration::from_secs(20);
 /// Receives that are posted at a time.
 const RECEIVES: usize = 4;
+/// The messages that may wait to be handled. A client has one request at a time; one that sends more may do so for ever.
+const WAITING: usize = 8;
 /// The place of the message to send, behind those of the receives.
 const SEND_AT: usize = RECEIVES * Message::LEN;
 /// Work requests in the send queue.
@@ -118,6 +120,7 @@ impl<D: DataPath> Side<D> {
     }
 
     fn take_message(&mut self, place: u64) -> Result<()> {
+        ensure!(self.received.len() < WAITING, "the peer sends more requests than are answered");
         let place = usize::try_from(place)?;
         let mut bytes = [0; Message::LEN];
         self.messages.read(place * Message::LEN, &mut bytes).context("reading a message")?;
