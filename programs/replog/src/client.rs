@@ -133,16 +133,9 @@ fn read_exact(stream: &mut TcpStream, mut into: &mut [u8], end: Instant) -> io::
 }
 
 /// The replica has another version.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 struct OtherVersion(String);
-
-impl std::fmt::Display for OtherVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OtherVersion {}
 
 fn connect(addr: SocketAddr) -> Result<TcpStream> {
     let refused = || format!("cannot reach {addr}: start the replica, or correct --client");

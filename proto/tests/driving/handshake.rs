@@ -296,16 +296,9 @@ fn an_accept_that_fails_destroys_the_id() {
 }
 
 /// An error of the application.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("own error {0}")]
 struct Own(u32);
-
-impl std::fmt::Display for Own {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "own error {}", self.0)
-    }
-}
-
-impl std::error::Error for Own {}
 
 #[test]
 fn an_error_of_the_application_comes_back_unchanged_from_both_sides() {

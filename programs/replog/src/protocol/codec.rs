@@ -4,16 +4,9 @@ use super::log::{Position, Record, RequestId};
 use super::message::{Frame, Message};
 
 /// The error for bytes that are not a message, frame or record of this version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bytes of another version of replog")]
 pub struct Malformed;
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("bytes of another version of replog")
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Reads numbers from the front of a slice.
 struct Reader<'a>(&'a [u8]);
