@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -87,7 +87,12 @@ impl Store {
     /// # Errors
     /// The error text is one line with a remedy, for example for a full disk. No later batch is stored.
     pub fn stored(&self) -> Result<Option<u64>> {
-        self.stored.try_recv().ok().transpose()
+        match self.stored.try_recv() {
+            Ok(result) => result.map(Some),
+            Err(TryRecvError::Empty) => Ok(None),
+            // A leader that stores nothing would lead on.
+            Err(TryRecvError::Disconnected) => Err(anyhow!("the thread of the log has ended: start the replica again")),
+        }
     }
 }
 
@@ -190,6 +195,13 @@ fn store(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_has_panicked_ends_the_replica() {
+        let (_, stored) = channel();
+        let store = Store { batches: None, stored, thread: None };
+        assert!(store.stored().is_err_and(|error| error.to_string().contains("start the replica again")));
+    }
 
     #[test]
     fn a_full_disk_is_explained() {
