@@ -151,7 +151,7 @@ impl Core {
         if cell.state != State::Closing {
             id.rare.remove(Rare::DISCONNECT_DUE);
         }
-        let (channel, device_channel) = (id.channel, id.device_channel);
+        let channel = id.channel;
         // A synchronous join waits for the newest membership, which is the first on the list.
         let answers_join = of_group && raw.group == id.groups;
         let ended = id.waits_for().filter(|&request| ends(request, before, cell.state, answers_join));
@@ -169,7 +169,7 @@ impl Core {
             self.disconnect_again(raw.id);
         }
         if before == State::Listening {
-            self.unpark_channel(device_channel);
+            self.unpark();
         }
         admitted
     }

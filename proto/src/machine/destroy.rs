@@ -122,7 +122,6 @@ impl Core {
         }
         self.ids.remove(key);
         self.leave_both(channel, device_channel);
-        self.unpark_channel(device_channel);
         self.unpark();
     }
 

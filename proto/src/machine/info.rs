@@ -120,7 +120,7 @@ impl Core {
     /// Whether a call, a channel to read, or a child waits for the driver.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let is_marked = !self.readable.is_empty() || self.next_private().is_some();
+        let is_marked = !(self.readable.is_empty() && self.private_readable.is_empty());
         is_marked || !(self.due.is_empty() && self.children.is_empty())
     }
 

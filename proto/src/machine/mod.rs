@@ -88,8 +88,6 @@ pub struct Core {
     private_readable: VecDeque<ChannelKey>,
     /// Channels to read when there is room, each at most once.
     parked: Vec<ChannelKey>,
-    /// Those of listeners, while the limits on ids and events leave no room for a request: only the first is looked at.
-    waiting: VecDeque<ChannelKey>,
     /// The private data of undelivered events, and of those that have ended a synchronous request.
     data: DataSlab,
     /// The number of undelivered events that the device has reported, on all channels.
@@ -121,7 +119,6 @@ impl Core {
             readable: VecDeque::new(),
             private_readable: VecDeque::new(),
             parked: Vec::new(),
-            waiting: VecDeque::new(),
             data: DataSlab::default(),
             undelivered: 0,
             deliverable: 0,
@@ -140,7 +137,7 @@ impl Core {
     /// Changes the state of an id, other than by a cell of the tables. A deadline ends with its operation.
     fn set_state(&mut self, key: IdKey, next: State) {
         let Some(id) = self.ids.get_mut(key) else { return };
-        let (before, device_channel) = (core::mem::replace(&mut id.state, next), id.device_channel);
+        let before = core::mem::replace(&mut id.state, next);
         if before == next {
             return;
         }
@@ -155,7 +152,7 @@ impl Core {
             self.end_joins(key);
         }
         if before == State::Listening {
-            self.unpark_channel(device_channel);
+            self.unpark();
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Core;
 use crate::channel::Channel;
 use crate::error::Refused;
+use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
 use crate::request_kind::RequestKind;
 use crate::table;
@@ -65,16 +66,16 @@ impl Core {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
         // A listener that is not on this channel yet gets no requests on it.
         let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
-            Some(listener) => listener.requests < listener.backlog && self.has_room_for_request(),
+            Some(listener) => self.has_room_for_request(listener),
             None => self.has_room_for_event(channel),
         };
         if has_room { self.ids.next_key() } else { None }
     }
 
-    /// Whether a request is within the limits, if the backlog of its listener has room.
-    fn has_room_for_request(&self) -> bool {
+    fn has_room_for_request(&self, listener: &Id) -> bool {
         let has_more = |used: usize, reserved: u32, limit: u32| used < (limit - reserved.min(limit / 2)) as usize;
-        has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
+        listener.requests < listener.backlog
+            && has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
             && has_more(self.undelivered as usize, self.limits.reserved_events, self.limits.events)
     }
 
@@ -90,10 +91,6 @@ impl Core {
         if is_first {
             marked.pop_front();
         }
-        if self.waiting.front() == Some(&key) {
-            self.waiting.pop_front();
-            channel.parked = false;
-        }
         let is_readable = core::mem::take(&mut channel.readable);
         if core::mem::take(&mut channel.parked) || (is_readable && !is_first) {
             self.unlist(key);
@@ -106,13 +103,11 @@ impl Core {
         self.readable.retain(|&other| other != key);
         self.private_readable.retain(|&other| other != key);
         self.parked.retain(|&other| other != key);
-        self.waiting.retain(|&other| other != key);
     }
 
     /// Returns the next private channel to read. No application takes its events from it, so a driver reads it in each turn.
     pub(crate) fn next_private(&self) -> Option<ChannelKey> {
-        let waiting = || self.waiting.front().filter(|_| self.has_room_for_request());
-        self.private_readable.front().or_else(waiting).copied()
+        self.private_readable.front().copied()
     }
 
     /// Whether an application can take an event, or may after a read: one of its channels has an undelivered event or is
@@ -137,35 +132,20 @@ impl Core {
         }
     }
 
-    /// Whether a channel has an event that can be taken without a read, or is to be read.
+    /// Whether a channel has an event that can be taken without a read, or is marked as readable.
     #[must_use]
     pub fn may_have_event(&self, channel: ChannelKey) -> bool {
-        self.next_of(channel) != NextOf::Nothing || self.next_private() == Some(channel)
+        self.next_of(channel) != NextOf::Nothing
     }
 
     /// Reports that a channel may have an event to read, for which there is no room: [`wants_event`](Core::wants_event)
     /// returned `None`. The channel is to be read again as soon as there is room, that is after an event is taken or an
-    /// id is gone. Of the channels of listeners that wait for the limits, one is read after the other as long as there is room.
-    /// A channel that is paused or has failed waits for its [`resume_channel`](Core::resume_channel) instead.
+    /// id is gone. A channel that is paused or has failed waits for its [`resume_channel`](Core::resume_channel)
+    /// instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
         let park = |channel: &mut Channel| channel.is_read() && !core::mem::replace(&mut channel.parked, true);
         if self.wants_event(key).is_none() && self.channels.get_mut(key).is_some_and(park) {
-            let is_full = !self.has_room_for_request() && self.has_requests(key);
-            if is_full { self.waiting.push_back(key) } else { self.parked.push(key) }
-        }
-    }
-
-    /// Whether a channel is that of a listener.
-    pub(super) fn has_requests(&self, key: ChannelKey) -> bool {
-        let listener = self.channels.get(key).and_then(|channel| self.listener_on(channel));
-        listener.is_some_and(|listener| listener.device_channel == key)
-    }
-
-    /// Ends the wait of a listener's channel for room for a request: the id listens no more.
-    pub(super) fn unpark_channel(&mut self, key: ChannelKey) {
-        if self.channels.get(key).is_some_and(|channel| channel.parked) {
-            self.unmark(key);
-            self.handle_readable(key);
+            self.parked.push(key);
         }
     }
 
@@ -195,7 +175,7 @@ impl Core {
 
     /// Whether a private channel is to be read or a child to be destroyed.
     pub(crate) fn has_private_work(&self) -> bool {
-        !self.children.is_empty() || self.next_private().is_some()
+        !(self.private_readable.is_empty() && self.children.is_empty())
     }
 
     /// Returns the number of private channels that are marked as readable.

@@ -127,43 +127,6 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
 }
 
 #[test]
-fn room_for_one_request_is_offered_to_one_listener_after_the_other() {
-    let limits = Limits { ids: 5, channels: 8, events: 8, groups: 0, ..Limits::SINGLE };
-    let mut fixture = CoreFixture::with(limits).reserving(0, 0);
-    let channel = fixture.channel(Acks::OnDelivery);
-    let listeners = [(); 3].map(|()| fixture.in_state(channel, State::Listening));
-    let others = [(); 2].map(|()| fixture.id(Some(channel)));
-    let [one, two, three] = listeners.map(|listener| fixture.core.device_channel(listener).unwrap());
-    while fixture.core.poll_readable().is_some() {}
-    [one, two, three].into_iter().for_each(|key| fixture.core.wait_for_room(key));
-    assert!(!fixture.core.has_work());
-    // The first one takes it.
-    fixture.does(others[0], Request::Destroy);
-    assert!(fixture.core.has_work());
-    assert_eq!(fixture.core.poll_readable(), Some(one));
-    let child = fixture.report_request(listeners[0]);
-    assert_eq!((fixture.core.has_work(), fixture.core.poll_readable()), (false, None));
-    fixture.core.wait_for_room(one);
-    // The second one has no request. A listener that ends waits for none.
-    fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
-    fixture.does(others[1], Request::Destroy);
-    assert_eq!(fixture.core.poll_readable(), Some(two));
-    fixture.core.check();
-    let mut ended = fixture.core.clone();
-    ended.handle_event(three, raw(listeners[2], CmEvent::DeviceRemoval, 0)).unwrap();
-    ended.check();
-    assert_eq!(ended.poll_readable(), Some(three));
-    let order = [(); 3].map(|()| fixture.core.poll_readable());
-    assert_eq!(order, [Some(three), Some(one), None]);
-    // So does one that is destroyed, although the child keeps its channel.
-    fixture.id(Some(channel));
-    fixture.core.wait_for_room(one);
-    fixture.does(listeners[0], Request::Destroy);
-    fixture.core.check();
-    assert_eq!(fixture.core.poll_readable(), Some(one));
-}
-
-#[test]
 fn a_channel_that_waits_for_room_and_is_paused_or_fails_waits_for_its_resume() {
     let mut fixture = CoreFixture::with(Limits { ids: 2, channels: 4, events: 1, groups: 0, ..Limits::SINGLE });
     let channel = fixture.channel(Acks::OnDelivery);
