@@ -134,11 +134,11 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     /// returns it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`];
-    /// [`Error::Ended`] with `ENODEV` if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard
-    /// address has no device and gets no removal event. Any other error is about one request, and the listener goes on:
-    /// [`Error::Core`] or [`Error::Wait`] if a driver for the new id cannot be created. For lack of descriptors (`EMFILE`) or
-    /// memory the next call then returns the request, as accept(2) does; otherwise its peer is rejected.
+    /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Ended`]
+    /// with `ENODEV` if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard address has
+    /// no device and gets no removal event. Any other error is about one request, and the listener goes on:
+    /// [`Error::Core`] or [`Error::Wait`] if a driver for the new id cannot be created. For lack of descriptors
+    /// (`EMFILE`) or memory the next call then returns the request, as accept(2) does; otherwise its peer is rejected.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D, O>, Error> {
         let end = self.driver.drive().within(timeout);
         if let Some(request) = self.kept.take() {
@@ -181,7 +181,8 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
                     if let Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM = error.errno() {
                         self.kept = Some(Box::new(request));
                     } else {
-                        // It may fail each time, as that of a removed device, and no event of the listener would be read.
+                        // It may fail each time, as that of a removed device, and no event of the listener would be
+                        // read. If the destroy fails too, the id ends with the listener.
                         let _ = self.driver.drive().destroy(id, Time::NEVER);
                     }
                 }

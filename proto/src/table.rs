@@ -302,8 +302,8 @@ pub const fn operation(state: State) -> Option<RequestKind> {
 /// Returns the state after the device refused a call: the state before the request, with two exceptions of the kernel.
 ///
 /// `rdma_resolve_addr` binds an idle id first, and the id stays bound if only the destination was wrong
-/// (`resolve_prepare_src`). A failed `rdma_accept` has rejected the peer (`rdma_accept` of cma.c), or has not reached the
-/// kernel, which then rejects the peer when the id is destroyed (`cm_destroy_id`): the errno does not tell which.
+/// (`resolve_prepare_src`). A failed `rdma_accept` has rejected the peer (`rdma_accept` of cma.c), or has not reached
+/// the kernel, which then rejects the peer when the id is destroyed (`cm_destroy_id`): the errno does not tell which.
 #[must_use]
 pub const fn after_failure(before: State, request_kind: RequestKind, errno: Errno) -> State {
     if matches!(request_kind, RequestKind::Accept) {

@@ -189,7 +189,7 @@
 //!   GID table of a port is the list of its host's addresses.
 //! - Only reliable connected and datagram QPs exist.
 //! - A send that waits for a receive is executed when the receive is posted; rxe sends it again 0.66 s after the last
-//!   attempt.
+//!   attempt. On iWARP it ends the connection.
 //! - A call refuses a work request if its range is outside of the region, if the region belongs to another domain, or
 //!   if the region lacks a required right. Real hardware reports these in a completion, or does not check them.
 //! - Destroying a QP removes its completions, as with libmlx5; those of rxe stay in the CQ

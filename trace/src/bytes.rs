@@ -8,8 +8,8 @@ use serde::ser::{Serialize, Serializer};
 /// Maximum number of bytes. Longer data is truncated; no message is as long.
 const BYTES_MAX: usize = 1 << 16;
 
-/// Bytes, in hex without trailing zeros, and their number: `68656c6c6f/56`. The zeros are not in memory either: a file of many
-/// such texts would need a thousand times its size.
+/// Bytes, in hex without trailing zeros, and their number: `68656c6c6f/56`. The zeros are not in memory either: a file
+/// of many such texts would need 300 times its size.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bytes {
     used: Vec<u8>,

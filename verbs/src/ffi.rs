@@ -71,13 +71,13 @@ fn not_loaded(reason: String) -> OpenError {
     descriptors::available(descriptors::LIST).map_or_else(OpenError::Failed, |()| OpenError::NoLibrary(reason))
 }
 
-/// Room for a result whose structure grows at its end. A library may fill all fields that it knows, more than the bindings have:
-/// so does the function `ibv_query_port`, and so do libmlx5 and libmlx4 before rdma-core 33, whatever size
-/// `ibv_query_device_ex` is given (`mlx5_query_device_ex`).
+/// Room for a result whose structure grows at its end. A library may fill all fields that it knows, more than the
+/// bindings have: so does the function `ibv_query_port`, and so do libmlx5 and libmlx4 before rdma-core 33, whatever
+/// size `ibv_query_device_ex` is given (`mlx5_query_device_ex`).
 #[repr(C)]
 struct Room<T> {
     value: T,
-    _more: [u8; macros::ROOM],
+    _more: [u8; macros::RESULT_ROOM],
 }
 
 impl<T> Room<T> {

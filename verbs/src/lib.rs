@@ -49,10 +49,10 @@
 //!
 //! # Guarantees
 //!
-//! - No call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon, but for the two on iWARP
-//!   that [`Call`](cmid_proto::Call) names. ([`addr_info()`],
-//!   which is not one of them, waits for name servers and ibacm. The kernel itself may take about 70 seconds to
-//!   destroy an id after requests that the core refuses to make.)
+//! - No call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon, but for the two on
+//!   iWARP that [`Call`](cmid_proto::Call) names. ([`addr_info()`], which is not one of them, waits for name servers
+//!   and ibacm. The kernel itself may take about 70 seconds to destroy an id after requests that the core refuses to
+//!   make.)
 //! - It makes every call that the core requests, and returns the kernel's result. It refuses only calls that would
 //!   make the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id
 //!   that has no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the

@@ -25,5 +25,6 @@ pub(crate) const RAI_FAMILY: i32 = 8;
 /// `EAI_SYSTEM`: the reason is in errno (getaddrinfo(3)).
 pub(crate) const EAI_SYSTEM: i32 = -11;
 
-/// The bytes behind the fields of a result that a library may fill with more fields than the bindings have.
-pub(crate) const ROOM: usize = 256;
+/// The bytes behind a result that a library may fill with more fields than the bindings have. It is here for
+/// `tests/layout.rs`.
+pub(crate) const RESULT_ROOM: usize = 256;

@@ -78,7 +78,8 @@ fn selection(programs: u64, seed: Option<u64>, data: bool, is_siw: bool) -> Stri
     format!("--programs {programs}{seed}{}{}", if data { " --data" } else { "" }, if is_siw { " --iwarp" } else { "" })
 }
 
-/// Writes the programs of the steps on soft-iWARP: `target/differential/--programs1000--iwarp`, and `--programs1000--data--iwarp`.
+/// Writes the programs of the steps on soft-iWARP: `target/differential/--programs1000--iwarp`, and
+/// `--programs1000--data--iwarp`.
 pub(crate) fn write_for_siw(context: &Context) -> Result<()> {
     [false, true].into_iter().try_for_each(|data| write(context, &selection(1000, None, data, true)).map(drop))
 }

@@ -9,8 +9,8 @@ use crate::args::{Plan, Role};
 use crate::point::Point;
 use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
 
-/// Runs one side on a driver. `meet` is called with [`Point::Ready`] when a server listens or a client has begun, and then
-/// at each further point, if the plan is to synchronize with the other side. Its failure ends the side.
+/// Runs one side on a driver. `meet` is called with [`Point::Ready`] when a server listens or a client has begun, and
+/// then at each further point, if the plan is to synchronize with the other side. Its failure ends the side.
 pub(crate) fn run_on<D: DataPath>(
     driver: DriverName,
     device: D,

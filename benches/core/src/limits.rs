@@ -103,7 +103,7 @@ pub const OBJECTS: &[Object] = &[
     object("event_with_data", "an undelivered event with 196 bytes", None, 336),
     object("membership", "a membership in a multicast group", None, 76),
     object("domain", "a PD (`Domain`)", None, 8),
-    object("region", "an MR (`Region`), without what it keeps for others: handles, PDs, buffers", None, 60),
+    object("region", "an MR (`Region`), without what it keeps for others: handles, PDs, buffers", None, 64),
 ];
 
 const fn object(name: &'static str, what: &'static str, target: Option<u64>, limit: u64) -> Object {

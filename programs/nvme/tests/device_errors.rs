@@ -14,8 +14,8 @@ use world::{World, options};
 
 #[test]
 fn a_read_whose_block_does_not_come_back_is_sent_again() {
-    // A window in place of one whose key the target keeps; or the registration of the block, which is made anew where the device may
-    // write to it late. That is tried when the key is gone, and when the window ends.
+    // A window in place of one whose key the target keeps; or the registration of the block, which is made anew where
+    // the device may write to it late. That is tried when the key is gone, and when the window ends.
     for (fails, keeps_keys) in [(Resource::Mw, true), (Resource::Mr, true), (Resource::Mr, false)] {
         for reactors in [0, 1] {
             let config = Config { copies_late: fails == Resource::Mr, ..Config::default() };

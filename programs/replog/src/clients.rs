@@ -141,8 +141,9 @@ impl Client {
         (self.readable || has_request) && self.output.len() < UNSENT
     }
 
-    /// Reads until no bytes are left, or until the machine accepts no more records, at most the bytes of one turn: a request that is
-    /// repeated adds no record and no reply, so a client that does only that has no other end. An error ends the connection.
+    /// Reads until no bytes are left, or until the machine accepts no more records, at most the bytes of one turn: a
+    /// request that is repeated adds no record and no reply, so a client that does only that has no other end. An error
+    /// ends the connection.
     fn read(&mut self, machine: &mut Machine, mut wait: impl FnMut(RequestId)) -> io::Result<()> {
         for _ in 0..READS {
             self.take_requests(machine, &mut wait)?;

@@ -159,7 +159,8 @@ impl Receiver {
     /// answers [`Market::Alive`] of another session with its own.
     #[inline]
     pub fn handle(&mut self, now: Time, source: Source, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
-        // The frequent case: the next tick, and nothing is missing. No feed has session 0: it is that of a new receiver.
+        // The frequent case: the next tick, and nothing is missing. No feed has session 0: it is that of a new
+        // receiver.
         match message {
             MarketMessage { session, market: Market::Tick(tick) }
                 if session == self.session && session != 0 && tick.sequence == self.next && self.next == self.end =>

@@ -127,8 +127,8 @@ pub trait CompletionQueue: Send {
     /// Returns its number, by which an [`AsyncEvent`] names it.
     fn num(&self) -> u32;
 
-    /// Returns its depth, as it was requested, and the number of work requests of the QPs that use it. Of what the device has
-    /// rounded up nothing is used: some need it themselves.
+    /// Returns its depth, and the number of work requests of the QPs that use it. The depth is what was requested, or
+    /// less if the device has less. Entries that the device adds are not used, because some devices need them.
     fn room(&self) -> CqRoom;
 
     /// Changes its depth to `depth` completions (ibv_resize_cq(3)). The completions in it stay.

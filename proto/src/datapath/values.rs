@@ -10,8 +10,8 @@ use super::numbers::names;
 #[doc(alias = "ibv_grh")]
 pub const GRH_LEN: usize = 40;
 
-/// The most bytes of a work request: one less than InfiniBand's longest message of 2 GiB. Devices of mlx4 and mlx5 take the bit
-/// of 2 GiB in the length of a range for a mark (`MLX5_INLINE_SEG`), and librxe adds the lengths in 32 bits.
+/// The most bytes of a work request: one less than InfiniBand's longest message of 2 GiB. Devices of mlx4 and mlx5 take
+/// the bit of 2 GiB in the length of a range for a mark (`MLX5_INLINE_SEG`), and librxe adds the lengths in 32 bits.
 pub const MESSAGE_MAX: usize = (1 << 31) - 1;
 
 /// The capacities of a QP (`struct ibv_qp_cap`).

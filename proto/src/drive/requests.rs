@@ -120,9 +120,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// listener's channel is first migrated off it.
     ///
     /// # Errors
-    /// Refused in a wrong state, with more than 196 bytes of private data (136 for datagrams), or with a value that does
-    /// not fit ([`RefuseReason::TooLarge`]); failed with `EINVAL` if the peer no longer waits. The accept can be repeated if this migration fails;
-    /// otherwise destroy the id, which rejects a peer that still waits.
+    /// Refused in a wrong state, with more than 196 bytes of private data (136 for datagrams), or with a value that
+    /// does not fit ([`RefuseReason::TooLarge`]); failed with `EINVAL` if the peer no longer waits. The accept can be
+    /// repeated if this migration fails; otherwise destroy the id, which rejects a peer that still waits.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.query_transport_of(id, param);
@@ -172,9 +172,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 
     /// Ends a connection so that no packet of it can arrive any more: DISCONNECTED, then TIMEWAIT_EXIT and
-    /// [`State::Closed`](crate::State::Closed). The memory of the connection may then be reused, whatever the peer does. At
-    /// the deadline it ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed) and the same state, which
-    /// proves nothing: destroy the QP first.
+    /// [`State::Closed`](crate::State::Closed). The memory of the connection may then be reused, whatever the peer
+    /// does. At the deadline it ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed) and the same
+    /// state, which proves nothing: destroy the QP first.
     ///
     /// If both sides disconnect at the same moment, the kernel reports no TIMEWAIT_EXIT unless one of them
     /// disconnects once more (`cm_dreq_handler`). A teardown does so.

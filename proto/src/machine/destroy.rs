@@ -23,10 +23,7 @@ impl Core {
     pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following<'static> {
         self.end_all(key, DestroyReport::Event);
         self.set_deadline(key, deadline);
-        let of_device = self.ids.get(key).and_then(|id| self.channels.get(id.device_channel));
-        if of_device.is_some_and(Channel::has_failed) {
-            self.end_waits_of(key);
-        }
+        self.end_waits_if_unread(key);
         Ok(Follow::Done(Progress::WhenAcked))
     }
 
@@ -59,6 +56,16 @@ impl Core {
         if self.is_to_be_destroyed(key) {
             self.set_deadline(key, Time::NEVER);
             self.due.push_back(Due::Destroy(key));
+        } else {
+            self.end_waits_if_unread(key);
+        }
+    }
+
+    /// Ends the waits of an id for events if its channel has failed: none is read.
+    fn end_waits_if_unread(&mut self, key: IdKey) {
+        let of_device = self.ids.get(key).and_then(|id| self.channels.get(id.device_channel));
+        if of_device.is_some_and(Channel::has_failed) {
+            self.end_waits_of(key);
         }
     }
 

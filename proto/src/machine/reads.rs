@@ -225,10 +225,10 @@ impl Core {
     ///
     /// The ids on a failed channel stay alive. Their requests that wait for an event end now, as at a deadline.
     /// [`begin`](Core::begin) refuses new requests that would wait for an event
-    /// ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). The ids can be destroyed, on iWARP by
-    /// `DestroyNow` if a connect is not answered. They can also be migrated to another channel, where their unread events are
-    /// read from the kernel. [`resume_channel`](Core::resume_channel)
-    /// tries the channel again.
+    /// ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). The ids can be destroyed. On iWARP, if a connect is not
+    /// answered, a destroy fails with ETIMEDOUT, and `DestroyNow` ends the id. They can also be migrated to another
+    /// channel, where their unread events are read from the kernel. [`resume_channel`](Core::resume_channel) tries the
+    /// channel again.
     pub fn handle_unreadable(&mut self, key: ChannelKey) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return false };
         if channel.has_failed() {
@@ -245,8 +245,8 @@ impl Core {
         false
     }
 
-    /// Makes all requests that wait for an event of this channel due at once; of destructions those that wait for the answer
-    /// to a connect, and for no acks.
+    /// Makes all requests that wait for an event of this channel due at once; of destructions those that wait for the
+    /// answer to a connect, and for no acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
         for slot in 0..self.ids.slots() {
             let id = self.ids.key_at(slot).filter(|id| self.device_channel(*id) == Some(key));

@@ -22,8 +22,8 @@ pub struct Bindings {
     bindings: Vec<Binding>,
     /// The posted invalidations without a polled completion, in the order of their posts.
     invalidations: VecDeque<Invalidation>,
-    /// By the number of the QP, the keys that windows had which were deallocated while they counted as bound. A receive that is
-    /// polled later may report the peer's invalidation of such a window, when another one has its key.
+    /// By the number of the QP, the keys that windows had which were deallocated while they counted as bound. A receive
+    /// that is polled later may report the peer's invalidation of such a window, when another one has its key.
     left: BTreeMap<u32, Vec<u32>>,
     last: u64,
 }
@@ -79,7 +79,8 @@ impl Bindings {
     /// The most invalidations in a PD that were posted and have no polled success.
     pub const INVALIDATIONS_MAX: usize = 1 << 16;
 
-    /// The most keys of deallocated windows that are recorded of a QP. With so many each key of the QP counts as one of them.
+    /// The most keys of deallocated windows that are recorded of a QP. With so many each key of the QP counts as one of
+    /// them.
     pub const LEFT_MAX: usize = 1 << 10;
 
     /// Whether a bind of a window may be posted. Binds that have failed count too, so a program that posts them for ever would
@@ -148,11 +149,11 @@ impl Bindings {
             let key = (qp_num, completion.imm_data);
             let of_key = |Binding { bind, .. }: &Binding| (bind.qp_num, bind.rkey) == key;
             if let Some(first) = self.bindings.iter().position(of_key) {
-                if self.is_left(key) {
+                match (self.is_left(key), self.bindings[first].end) {
+                    (_, End::Unknown) | (true, End::Posted(_)) => {}
                     // It is of this window or of a deallocated one: this one may be bound, or not.
-                    self.bindings[first].end = End::Unknown;
-                } else if self.bindings[first].end != End::Unknown {
-                    self.bindings.remove(first);
+                    (true, End::Invalidation) => self.bindings[first].end = End::Unknown,
+                    (false, _) => drop(self.bindings.remove(first)),
                 }
             }
         }
@@ -180,8 +181,8 @@ impl Bindings {
         self.left.get(&qp_num).is_some_and(|keys| keys.len() == Bindings::LEFT_MAX || keys.contains(&rkey))
     }
 
-    /// Ends the bindings of a window that is deallocated, or whose device is gone. If another window gets one of its keys,
-    /// the peer's invalidation does not end the binding of that one.
+    /// Ends the bindings of a window that is deallocated, or whose device is gone. If another window gets one of its
+    /// keys, the peer's invalidation does not end the binding of that one.
     pub fn dealloc(&mut self, window: u64) {
         for Binding { bind, .. } in self.bindings.iter().filter(|binding| binding.window == window) {
             let keys = self.left.entry(bind.qp_num).or_default();
@@ -192,8 +193,8 @@ impl Bindings {
         self.bindings.retain(|binding| binding.window != window);
     }
 
-    /// Forgets the invalidations of a QP of this number, and the keys of deallocated windows. Called before the first bind
-    /// through a QP, and before the destruction of a QP with windows.
+    /// Forgets the invalidations of a QP of this number, and the keys of deallocated windows. Called before the first
+    /// bind through a QP, and before the destruction of a QP with windows.
     pub fn reuse(&mut self, qp_num: u32) {
         self.invalidations.retain(|posted| posted.qp_num != qp_num);
         self.left.remove(&qp_num);
@@ -374,9 +375,11 @@ mod tests {
         assert_eq!([2, 3].map(|lkey| bindings.of(lkey)), [Some(BIND.access), None]);
         assert!(!bindings.may_invalidate(2, 17), "it may be unbound");
         bindings.dealloc(2);
-        // This side's own invalidation ends the binding.
+        // This side's own invalidation ends the binding, whatever was received before.
         bindings.bind(4, BIND);
         invalidate(&mut bindings, 4, 17);
+        bindings.handle_completion(&RECEIVED);
+        assert!(bindings.is_bound(4, BIND.rkey));
         bindings.handle_completion(&LOCAL);
         assert!(!bindings.is_bound(4, BIND.rkey));
         // Another QP, and one that gets the number, have no such receives.

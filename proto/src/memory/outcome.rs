@@ -101,8 +101,8 @@ pub enum Provider {
     /// where it cannot change it in place; a later failure leaves no valid registration.
     #[default]
     Unknown,
-    /// All checks precede all changes: a failure leaves the old registration valid. The driver of rxe moves the PD before it
-    /// looks at the rights, and returns EOPNOTSUPP, but its library has no re-registration.
+    /// All checks precede all changes: a failure leaves the old registration valid. No provider is known to do so: the
+    /// driver of rxe moves the PD before it looks at the rights (its library has no re-registration).
     ChecksFirst,
 }
 
@@ -151,11 +151,11 @@ pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid 
     }
 }
 
-/// Whether the device may have a record of the new memory, or of the new PD, although the old registration counts as valid.
-/// It may if the call reached a provider that has the operation. Examples: mlx4 returns EINVAL if the hardware has the new
-/// pages and rejects the rest (`mlx4_SYNC_TPT`); irdma stores the new PD before steps that fail with ENOMEM
-/// (`irdma_rereg_user_mr`), and the end of the MR follows that pointer. [`Provider`] has no effect here: a wrong value of the application must not free
-/// memory that a device may write to.
+/// Whether the device may have a record of the new memory, or of the new PD, although the old registration counts as
+/// valid. It may if the call reached a provider that has the operation. Examples: mlx4 returns EINVAL if the hardware
+/// has the new pages and rejects the rest (`mlx4_SYNC_TPT`); irdma stores the new PD before steps that fail with ENOMEM
+/// (`irdma_rereg_user_mr`), and the end of the MR follows that pointer. [`Provider`] has no effect here: a wrong value
+/// of the application must not free memory that a device may write to.
 pub(crate) const fn may_know_new(code: Code, errno: Errno) -> bool {
     match code {
         Code::Input | Code::DontForkNew => false,

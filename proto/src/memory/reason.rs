@@ -30,8 +30,8 @@ pub enum MemoryReason {
         "a memory window is bound to it, or may be: invalidate the window and poll its completion, or deallocate it"
     )]
     WindowBound,
-    /// A re-registration with new memory or a new PD has failed, and the device may have a record of them. The MR keeps them
-    /// until it is deregistered, and can keep only one such buffer and one such PD.
+    /// A re-registration with new memory or a new PD has failed, and the device may have a record of them. The MR keeps
+    /// them until it is deregistered, and can keep only one such buffer and one such PD.
     #[error("the MR keeps memory or a PD of a re-registration that failed: deregister the MR")]
     InDoubt,
     /// Memory regions, QPs or other objects belong to the PD: the kernel would return EBUSY.

@@ -43,8 +43,8 @@ pub struct Region<P, B, H> {
     /// Memory besides `buffer` that the device may access: of a failed re-registration, or what one in place has replaced
     /// while a packet may be copied to it. It is kept until no registration is left.
     in_doubt: Option<B>,
-    /// Another PD than that of `old` to which the device may count this registration, after a failed re-registration. Its
-    /// use ends with the registration.
+    /// The PD of a failed re-registration, to which the device may count this registration. Its use ends with the
+    /// registration.
     pd_in_doubt: Option<P>,
     /// Whether peers may be able to write, whatever the rights are.
     exposed: bool,
@@ -83,10 +83,9 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// [`MemoryReason::NothingToChange`], [`MemoryReason::Empty`], [`MemoryReason::OtherDevice`],
-    /// [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]; [`MemoryReason::InDoubt`] for new memory or a new PD;
-    /// [`MemoryReason::InFlight`] while work requests are in flight, [`MemoryReason::WindowBound`] while a window may be
-    /// bound to it; and the refusals of the [table](rules::MR). The
-    /// change is returned.
+    /// [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]; [`MemoryReason::InDoubt`] for new
+    /// memory or a new PD; [`MemoryReason::InFlight`] while work requests are in flight, [`MemoryReason::WindowBound`]
+    /// while a window may be bound to it; and the refusals of the [table](rules::MR). The change is returned.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -284,7 +283,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Refuses new memory while a buffer is in doubt, and a new PD while a PD is, because a region can keep only one of each.
+    /// Refuses new memory while a buffer is in doubt, and a new PD while a PD is, because a region can keep only one of
+    /// each.
     const fn sure(&self, change: &Change<P, B>) -> Result<(), MemoryReason> {
         let is_third = change.buffer.is_some() && self.in_doubt.is_some();
         if is_third || change.pd.is_some() && self.pd_in_doubt.is_some() {

@@ -307,8 +307,8 @@ impl World {
         Ok(count)
     }
 
-    /// `ibv_resize_cq`: the checks of `cmid_verbs`, which leaves a CQ of this depth as it is, then those of `rxe_cq_chk_attr`.
-    /// The library of siw does not have it.
+    /// `ibv_resize_cq`: the checks of `cmid_verbs`, which leaves a CQ of this depth as it is, then those of
+    /// `rxe_cq_chk_attr`. The library of siw does not have it.
     fn resize_cq(&mut self, device: DeviceNo, no: CqNo, depth: u32) -> Result<(), CreateReason> {
         let (is_there, is_iwarp, maxima) = (self.lives(device), self.is_iwarp(device.host), self.maxima(device.host));
         let cq = self.queues.cqs.get_mut(&no).ok_or(Errno::EINVAL)?;

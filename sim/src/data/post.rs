@@ -375,7 +375,7 @@ pub(super) fn ranges<'a>(
             ranges.push(range);
         }
     }
-    let len = ranges.iter().map(|range| range.len).sum();
+    let len = ranges.iter().fold(0_usize, |len, range| len.saturating_add(range.len));
     if len > MESSAGE_MAX {
         return Err(PostReason::RangesTooLong { len: Length::new(len) });
     }

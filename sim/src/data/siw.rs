@@ -12,8 +12,8 @@ use crate::fabric::world::World;
 use crate::index::{PdNo, QpNo};
 
 impl World {
-    /// Ends a receive that a message has taken. An error ends the connection, but for an invalidation that fails (`siw_proc_send`,
-    /// `siw_rdmap_complete`).
+    /// Ends a receive that a message has taken. An error ends the connection, but for an invalidation that fails
+    /// (`siw_proc_send`, `siw_rdmap_complete`).
     pub(super) fn siw_receive(
         &mut self,
         qp: QpNo,
@@ -36,7 +36,8 @@ impl World {
         answer
     }
 
-    /// `siw_qp_cm_drop` of a QP that fails to send: TCP is closed. The QP stays in RTS, sends no more, and nothing is flushed.
+    /// `siw_qp_cm_drop` of a QP that fails to send: TCP is closed. The QP stays in RTS, sends no more, and nothing is
+    /// flushed.
     pub(super) fn siw_suspend(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp).filter(|pair| pair.state == PairState::Rts) else { return };
         pair.state = PairState::Suspended;
@@ -44,8 +45,8 @@ impl World {
         self.iw_qp_gone(qp);
     }
 
-    /// The change to SQD that a disconnect makes: receives are flushed. Reads that await their answers are not, unless something
-    /// else is being sent (`siw_qp_nextstate_from_rts`).
+    /// The change to SQD that a disconnect makes: receives are flushed. Reads that await their answers are not, unless
+    /// something else is being sent (`siw_qp_nextstate_from_rts`).
     pub(crate) fn siw_shut_down(&mut self, qp: QpNo) {
         let is_sending = |pair: &Pair| matches!(pair.state, PairState::Rts | PairState::Suspended);
         let Some(pair) = self.queues.pairs.get_mut(&qp).filter(|pair| is_sending(pair)) else { return };
@@ -59,14 +60,16 @@ impl World {
 }
 
 impl Pair {
-    /// The first request that is not sent. In a suspended QP the kernel has begun with it if its doorbell was rung afterwards.
+    /// The first request that is not sent. In a suspended QP the kernel has begun with it if its doorbell was rung
+    /// afterwards.
     fn unsent(&self) -> Option<u64> {
         let is_unsent = |pending: &Pending| pending.action.is_some() || !is_read(pending.opcode);
         self.sends.iter().find(|pending| is_unsent(pending)).map(|pending| pending.sequence)
     }
 
-    /// Whether libsiw does not ring for new requests, because the one before is in the queue and will never be sent.
-    pub(super) fn is_silent(&self) -> bool {
+    /// Whether libsiw does not ring for new requests: the kernel takes none, or the one before is in the queue and will
+    /// never be sent.
+    pub(super) fn rings_no_more(&self) -> bool {
         let is_left = |first| self.state == PairState::Closing && first <= self.rung;
         self.state == PairState::Suspended || self.unsent().is_some_and(is_left)
     }

@@ -67,7 +67,7 @@ impl World {
             let Some(packet) = pair.inbound.pop_front() else { return };
             let is_iwarp = self.is_iwarp(qp.host);
             let result = match self.carry_out(qp, &packet.operation) {
-                // The end of the connection tells the peer, whose request is flushed if it is not complete (`siw_proc_terminate`).
+                // The end of the connection tells the peer, and flushes its request (`siw_proc_terminate`).
                 Handled::NotReady | Handled::Answer(Err(_)) if is_iwarp => Err(WcStatus::WR_FLUSH_ERR),
                 Handled::Answer(result) => result,
                 Handled::NotReady => return self.not_ready(qp, packet),

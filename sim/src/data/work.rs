@@ -96,7 +96,7 @@ impl World {
     pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), PostReason> {
         let mut rung = self.doorbell(qp.host);
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
-            if pair.is_silent() {
+            if pair.rings_no_more() {
                 return Ok(());
             }
             if pair.state == PairState::Closing {
@@ -126,7 +126,8 @@ impl World {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
             match pair.state {
                 PairState::Init | PairState::Rtr | PairState::Suspended | PairState::Closing => return,
-                // The kernel's queue is that of the library, which it looks at when the state changes only (`siw_post_send`).
+                // The kernel's queue is that of the library, which it looks at when the state changes only
+                // (`siw_post_send`).
                 PairState::Err if pair.order == Order::OfTransport => return,
                 PairState::Err => return self.flush_sends(qp),
                 PairState::Rts => {}

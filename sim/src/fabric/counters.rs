@@ -38,8 +38,8 @@ pub struct Counters {
     /// Invalidations of a memory window that is not bound, by this side or by a peer: soft-RoCE's kernel follows null
     /// pointers (`rxe_do_invalidate_mw`). The simulator rejects them.
     pub unbound_invalidated: u64,
-    /// Packets of iWARP that came after one that had ended the connection. Whether such a request completes, is flushed or fails
-    /// depends on the kernel's scheduler.
+    /// Packets of iWARP that came after one that had ended the connection. Whether such a request completes, is flushed
+    /// or fails depends on the kernel's scheduler.
     pub after_end: u64,
     /// Buffers returned while a registration at the device referred to them. A value other than 0 is a defect of the
     /// state machines, or of a driver that returns `EOPNOTSUPP` after it has begun a change ([`Left`](crate::Left)).

@@ -112,7 +112,6 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(52, "migrate waits for acks").but("nothing blocks: the last ack starts it, and its end is an event"),
     behaviour(53, "migrate to the same channel: its events go last"),
     behaviour(54, "a listener migrates with an unread request")
-        .also(&["sim/tests/scenarios/channels.rs::behaviour_54_a_listener_migrates_with_an_unread_request"])
         .but("the core loses nothing; what the kernel does is shown past the core"),
     behaviour(56, "a synchronous listener migrates with an unread request")
         .but("the core loses nothing; NULL is never passed to librdmacm, so that its synchronous mode does not occur"),

@@ -34,8 +34,8 @@ const END_QP_NUM: u32 = 0xf0_0000;
 /// Longer than work requests take, which the lookup does not wait for.
 const WORK: Duration = Duration::from_millis(10);
 
-/// The maximum number of queues of concurrent programs on soft-iWARP, besides those of the probe: libsiw takes the key of the
-/// 145th that a process maps for an invalid one (`SIW_INVAL_UOBJ_KEY`).
+/// The maximum number of queues of concurrent programs on soft-iWARP, besides those of the probe: libsiw takes the key
+/// of the 145th that a process maps for an invalid one (`SIW_INVAL_UOBJ_KEY`).
 const QUEUES_ON_IWARP: usize = 120;
 
 /// The kernel.

@@ -53,8 +53,9 @@ pub struct Simulated {
     pub limits: Limits,
     /// Counts that are not part of the trace.
     pub observed: Observed,
-    /// Calls that would have blocked in a kernel, for 70 seconds or until an answer came, invalidations of windows that are
-    /// not bound, which soft-RoCE's kernel does not survive (hazard P43), and requests that race with the end of a connection.
+    /// Calls that would have blocked in a kernel, for 70 seconds or until an answer came, invalidations of windows that
+    /// are not bound, which soft-RoCE's kernel does not survive (hazard P43), and requests that race with the end of a
+    /// connection.
     pub stalls: u64,
     /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not
     /// end, except in a [late](Schedule::late) run.

@@ -130,7 +130,7 @@ echo 1 >$config/subsystems/$nqn/namespaces/2/enable
 in_background initiator read --namespace-id 2 --data-size 4096 --io-timeout 1 -c 1 -l 30 --data /tmp/back
 ended 1
 told "a command was not answered within 1s"
-told "^cmid-nvme: read: the connection was lost during this command, which was sent 6 times"
+told "^cmid-nvme: read: this command has no result, and was sent 6 times"
 connected 6
 echo 0 >$config/subsystems/$nqn/namespaces/2/enable
 rmdir $config/subsystems/$nqn/namespaces/2

@@ -18,7 +18,8 @@ use crate::wire::{Kind, Message};
 pub(crate) const SPAN: Duration = Duration::from_secs(20);
 /// Receives that are posted at a time.
 const RECEIVES: usize = 4;
-/// The messages that may wait to be handled. A client has one request at a time; one that sends more may do so for ever.
+/// The messages that may wait to be handled. A client has one request at a time; one that sends more may do so for
+/// ever.
 const WAITING: usize = 8;
 /// The place of the message to send, behind those of the receives.
 const SEND_AT: usize = RECEIVES * Message::LEN;

@@ -80,9 +80,9 @@ pub(crate) trait Poller {
     /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
     /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
     ///
-    /// It returns when it has dropped more completions than the CQ may have at a time, at most two for each that it has room for,
-    /// although others may have come meanwhile, such as those of a QP of the application's own. If the CQ was armed before, they
-    /// cause a notification.
+    /// It returns when it has dropped more completions than the CQ may have at a time, at most two for each that it has
+    /// room for, although others may have come meanwhile, such as those of a QP of the application's own. If the CQ was
+    /// armed before, they cause a notification.
     #[cold]
     fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();

@@ -33,8 +33,9 @@ use crate::sign::signed;
 ///
 /// The QP is destroyed when it is detached from its id and the handle is dropped. That also deregisters each
 /// [`Mr`](crate::Mr) that was dropped while this QP pinned it, which may block for the duration of `ibv_dereg_mr`. Work
-/// in flight pins its memory until the CQs are polled empty after the destruction. On devices of QLogic (qedr) and Chelsio
-/// it stays until the context is closed, in the error state, if completions of it were not polled: [drain] it first.
+/// in flight pins its memory until the CQs are polled empty after the destruction. On devices of QLogic (qedr) and
+/// Chelsio it stays until the context is closed, in the error state, if completions of it were not polled: [drain] it
+/// first.
 ///
 /// A post checks that each MR is of the PD of the QP, that each range is inside its MR, and that the MR has the access
 /// that the request needs. The device checks the rest.
@@ -231,7 +232,7 @@ impl Drop for QpInner {
         let destroy = || errno::of_call(|| unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
         let destroyed = match pd.late_writers() {
-            _ if !pd.vendor().destroys_undrained() && !self.queues.is_idle() => {
+            _ if !pd.vendor().destroys(self.queues.is_idle()) => {
                 self.to_error();
                 false
             }

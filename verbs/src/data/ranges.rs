@@ -89,11 +89,11 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
 
 /// Converts the ranges that are not empty, or returns the empty one.
 pub(super) fn ranges(pd: usize, named: &[impl Named], max: u32, writes: bool) -> Result<Sges, PostReason> {
-    let (mut list, mut len) = (Sges::new(), 0);
+    let (mut list, mut len) = (Sges::new(), 0_usize);
     for one in named {
         let sge = one.range(pd, writes)?;
         if sge.length != 0 {
-            len += sge.length as usize;
+            len = len.saturating_add(sge.length as usize);
             list.push(sge);
         }
     }

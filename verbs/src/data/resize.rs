@@ -99,8 +99,8 @@ impl CqInner {
     }
 }
 
-/// Whether rxe makes a queue of this depth as large as the present one, and no larger: a power of two, of which one slot
-/// stays empty.
+/// Whether rxe makes a queue of this depth as large as the present one, and no larger: a power of two, of which one
+/// slot stays empty.
 fn is_same_size(depth: u32, present: u32) -> bool {
     let size = |depth: u32| (u64::from(depth) + 1).next_power_of_two();
     depth <= present && size(depth) == size(present)

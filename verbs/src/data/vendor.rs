@@ -33,24 +33,25 @@ impl Vendor {
         self.0 != BROADCOM
     }
 
-    /// Whether a CQ can be resized. If the kernel refuses, libbnxt_re frees the queue that is in use (`bnxt_re_resize_cq`).
-    /// libirdma leaves completions in the old queue, where the destruction of a QP does not remove its own, and their poll
-    /// follows the QP (`irdma_uresize_cq`, `irdma_clean_cqes`).
+    /// Whether a CQ can be resized. If the kernel refuses, libbnxt_re frees the queue that is in use
+    /// (`bnxt_re_resize_cq`). libirdma leaves completions in the old queue, where the destruction of a QP does not
+    /// remove its own, and their poll follows the QP (`irdma_uresize_cq`, `irdma_clean_cqes`).
     pub(super) const fn resizes(self) -> bool {
         !matches!(self.0, BROADCOM | INTEL)
     }
 
-    /// Whether a QP can be destroyed while completions of it may be unpolled. They have the address of the QP with libqedr
-    /// (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets (`c4iw_flush_qp`, `get_qhp`): a poll would follow
-    /// freed memory, or complete requests of the other QP, which the device still executes.
-    pub(super) const fn destroys_undrained(self) -> bool {
-        !matches!(self.0, CHELSIO | QLOGIC)
+    /// Whether a QP can be destroyed. Unless it is drained, completions of it may be unpolled: they have the address of
+    /// the QP with libqedr (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets (`c4iw_flush_qp`,
+    /// `get_qhp`): a poll would follow freed memory, or complete requests of the other QP, which the device still
+    /// executes.
+    pub(super) const fn destroys(self, is_drained: bool) -> bool {
+        is_drained || !matches!(self.0, CHELSIO | QLOGIC)
     }
 
-    /// Whether QPs can use SRQs: which completions are left of such a QP is not known. libirdma does not remove them at its
-    /// destruction (`irdma_uk_clean_cq`), and a poll follows the QP.
+    /// Whether QPs can use SRQs: which completions are left of such a QP is not known. libirdma does not remove them at
+    /// its destruction (`irdma_uk_clean_cq`), and a poll follows the QP.
     pub(super) const fn has_srqs(self) -> bool {
-        self.destroys_undrained() && self.0 != INTEL
+        self.destroys(false) && self.0 != INTEL
     }
 
     /// Whether a post copies inline data. libmana ignores the flag, libocrdma does for datagrams, and libcxgb4 for a write
@@ -69,7 +70,8 @@ mod tests {
         let mellanox = Vendor(0x02c9);
         let of = |vendor: Vendor| {
             let calls = [vendor.has_extended_calls(), vendor.resizes(), vendor.copies_inline()];
-            (calls, [vendor.destroys_undrained(), vendor.has_srqs()])
+            assert!(vendor.destroys(true));
+            (calls, [vendor.destroys(false), vendor.has_srqs()])
         };
         assert_eq!([Vendor(RXE), Vendor(SIW), mellanox].map(of), [([true; 3], [true; 2]); 3]);
         assert_eq!(of(Vendor(BROADCOM)), ([false, false, true], [true; 2]));

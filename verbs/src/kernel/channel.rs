@@ -274,15 +274,15 @@ impl ChannelFd {
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 
-    /// Sends a command. Its answer, if it has one, is written to `_into`, whose address is in the body: a pointer, because the
-    /// kernel writes there during the call.
+    /// Sends a command. Its answer, if it has one, is written to `_into`, whose address is in the body: a pointer,
+    /// because the kernel writes there during the call.
     ///
     /// # Errors
     /// The errno of write(2); `ENODATA` if the kernel has taken fewer bytes.
     ///
     /// # Safety
-    /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write; `_into`
-    /// for its length.
+    /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write;
+    /// `_into` for its length.
     unsafe fn write<B: Body>(self, message: &Message<B>, _into: *mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
         #[cfg(feature = "scripted-kernel")]

@@ -21,12 +21,12 @@ Where the instructions of rows that miss their targets are executed (callgrind, 
 - An event by the drive, 390: `next_event` 187, with the admission and the copy to the application's event; `begin_read` 77, about half for the queue of channels \
 to read and half for whether there is room; `run` 38; its caller 88, with `readable`, the ack and the program's own. By an edge-triggered poller, 557: the channel is marked again \
 after the event, and 83 of `next_event` and 77 of `begin_read` are the read that finds no more.
-- A request, 125: about 41 are the program's own (its frame, `expect`, `black_box`). In the others the decision, the call and the outcome each select by the kind of request. By the drive, 242: \
-202 where those are inlined, 23 for the device's call and its poller, 17 the caller's.
-- An active life, 2,499: 1,683 where twelve steps are inlined; 387 for eight changes of deadlines, 48 each; 141 for the outcomes of create and destroy, 86 for their parts and \
+- A request, 125: about 41 are the program's own (its frame, `expect`, `black_box`). In the others the decision, the call and the outcome each select by the kind of request. By the drive, 239: \
+199 where those are inlined, 23 for the device's call and its poller, 17 the caller's.
+- An active life, 2,502: 1,683 where twelve steps are inlined; 387 for eight changes of deadlines, 48 each; 144 for the outcomes of create and destroy, 86 for their parts and \
 calls, 105 to forget the id and to leave its channel; 58 to copy the id and the private data; 39 for what a resolve leaves on the id.
-- A passive life, 2,369: 902 where steps are inlined; 217 to admit the request with its new id, 162 to store and queue it and 218 to take it out, because its listener \
-has a channel of its own; 189 for deadlines; 681 others.
+- A passive life, 2,372: 902 where steps are inlined; 217 to admit the request with its new id, 162 to store and queue it and 218 to take it out, because its listener \
+has a channel of its own; 189 for deadlines; 684 others.
 - A migration of 64 events among 192, 9,467: each event of the queue is looked at ([why](../decisions.md)), which is 49 for each.
 ";
 

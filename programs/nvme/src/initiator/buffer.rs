@@ -90,8 +90,9 @@ impl<P: Piece> Buffer<P> {
         };
     }
 
-    /// Makes it whole after its command. A block that did not come back is kept by a device that is gone, or has returned to its pool
-    /// after a panic: these are other bytes, which are not registered. Returns whether what the target has written is lost with it.
+    /// Makes it whole after its command. A block that did not come back is kept by a device that is gone, or has
+    /// returned to its pool after a panic: these are other bytes, which are not registered. Returns whether what the
+    /// target has written is lost with it.
     pub(super) fn restore(&mut self) -> bool {
         let is_lost = matches!(self.0, Held::Written(_));
         self.0 = match mem::replace(&mut self.0, Held::Written(0)) {

@@ -29,7 +29,8 @@ pub(super) struct Request<B> {
 }
 
 impl<P: Piece> Request<Buffer<P>> {
-    /// Makes its memory whole, when its command is not on a queue any more. Returns whether data that the target has sent is lost.
+    /// Makes its memory whole, when its command is not on a queue any more. Returns whether data that the target has
+    /// sent is lost.
     pub(super) fn restore(&mut self) -> bool {
         self.command.transfer.buffer_mut().is_some_and(Buffer::restore)
     }
@@ -69,9 +70,10 @@ pub enum Failure {
     /// The controller has refused it.
     #[error("{0}")]
     Status(Status),
-    /// The connection was lost while it was outstanding, and it was sent so often in vain: each time the connection was lost,
-    /// the controller answered with a status that is not final, or the device kept the data of a read. A write may have been done.
-    #[error("the connection was lost during this command, which was sent {0} times")]
+    /// The connection was lost while it was outstanding, and it was sent so often in vain: each time the connection was
+    /// lost, the controller answered with a status that is not final, or the device kept the data of a read. A write
+    /// may have been done.
+    #[error("this command has no result, and was sent {0} times")]
     Lost(u8),
     /// It has more data than its queue takes, which may be less after a reconnect. It was not sent on this queue. A write that was
     /// outstanding at a loss before may have been done.

@@ -109,7 +109,8 @@ impl DiscoveryLog {
         Ok(DiscoveryLog { generation, records, entries })
     }
 
-    /// Reads the whole log: `page` reads some bytes of it, from an offset. Returns `None` if it changed each time meanwhile.
+    /// Reads the whole log: `page` reads some bytes of it, from an offset. Returns `None` if it changed each time
+    /// meanwhile.
     ///
     /// # Errors
     /// That of `page`, or that of [`DiscoveryLog::decode`].
@@ -154,7 +155,8 @@ mod tests {
     use super::super::bytes::put;
     use super::*;
 
-    /// Reads a log of eight entries, whose generation is the number of changes so far. `changes` says before which reads it does.
+    /// Reads a log of eight entries, whose generation is the number of changes so far. `changes` says before which
+    /// reads it does.
     fn read(changes: impl Fn(usize) -> bool) -> Option<DiscoveryLog> {
         let (mut reads, mut generation) = (0, 0);
         let page = |offset: u32, len: u32| {

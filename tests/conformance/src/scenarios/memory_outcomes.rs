@@ -36,8 +36,9 @@ impl<L: Env> Tried<L> {
         Ok(Tried { old, new, mr, before, there, ended })
     }
 
-    /// Checks that the old registration is fully usable. The new buffer is returned, unless the device may use it:
-    /// then it is returned, and the use of the new PD ends, when nothing is registered any more. Another one is refused until then.
+    /// Checks that the old registration is fully usable. The new buffer is returned, unless the device may use it: then
+    /// it is returned, and the use of the new PD ends, when nothing is registered any more. Another one is refused
+    /// until then.
     fn old_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
         let Tried { old, new, mut mr, before, there, ended } = self;
         failed(what, ended.0, MemoryStep::Reregister(code), errno, Valid::Old)?;

@@ -113,7 +113,8 @@ pub(crate) fn raw() {
     assert_eq!(client.device.qp_attr(id_key(99, 1), QpState::INIT).map(drop), Err(Errno::ENOENT));
     let memory = c.pd.register(vec![0; 16], Access::LOCAL_WRITE).expect("register");
     let srq = c.pd.create_srq(SrqCaps { max_wr: 4, max_sge: 1 }).expect("create_srq");
-    // SAFETY: nothing is done with the pointers but to look at their presence, and at fields of a QP and an SRQ that are alive.
+    // SAFETY: nothing is done with the pointers but to look at their presence, and at fields of a QP and an SRQ that
+    // are alive.
     unsafe {
         assert!(memory.raw_mr().is_some());
         let qp: *mut rdma_sys::ibv_qp = c.qp.raw_qp().as_ptr().cast();

@@ -95,7 +95,8 @@ impl Windows {
         }
     }
 
-    /// The device executes an invalidation, whose completion is polled. It fails if the window is not bound by this key.
+    /// The device executes an invalidation, whose completion is polled. It fails if the window is not bound by this
+    /// key.
     pub(super) fn invalidated(&mut self, device: &mut Device, window: usize, rkey: u32) {
         self.has_failed |= device.key(window) != Some(rkey);
         if self.has_failed {
