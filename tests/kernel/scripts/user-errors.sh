@@ -47,6 +47,8 @@ errors "another program listens there" "$ticker" trader --local 10.99.0.2 --feed
 kill $replica $exchange
 
 echo "--- a full disk"
+# The VM begins with the files of the host.
+rm -f /tmp/ended
 mkdir -p /tmp/full
 mount -t tmpfs -o size=3m tmpfs /tmp/full
 record=$(head -c 30000 /dev/zero | tr '\0' x)
