@@ -110,10 +110,14 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
 /// On a channel that has failed no answer is read.
 #[test]
 fn a_destroy_on_a_failed_channel_does_not_wait_for_the_answer() {
-    for fails_first in [true, false] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    for (fails_first, owes) in [(true, false), (false, false), (true, true), (false, true)] {
+        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
         fixture.does(id, connect());
+        let owed = owes.then(|| {
+            fixture.report(id, CmEvent::AddrChange);
+            fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token.unwrap()
+        });
         let fail = |fixture: &mut CoreFixture| while fixture.core.handle_unreadable(channel) {};
         if fails_first {
             fail(&mut fixture);
@@ -125,34 +129,14 @@ fn a_destroy_on_a_failed_channel_does_not_wait_for_the_answer() {
             assert_eq!(fixture.core.poll_timeout(), None);
             fail(&mut fixture);
         }
+        if let Some(ack_token) = owed {
+            assert_eq!(fixture.core.poll_timeout(), None);
+            fixture.core.ack(ack_token).unwrap();
+        }
         fixture.passes(Duration::ZERO);
         assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
         fixture.does(id, Request::DestroyNow);
         assert_eq!(fixture.core.state(id), None);
-    }
-}
-
-#[test]
-fn nor_does_one_that_has_waited_for_an_ack() {
-    for fails_first in [true, false] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
-        fixture.does(id, connect());
-        fixture.report(id, CmEvent::AddrChange);
-        let ack_token = fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token.unwrap();
-        let fail = |fixture: &mut CoreFixture| while fixture.core.handle_unreadable(channel) {};
-        if fails_first {
-            fail(&mut fixture);
-        }
-        fixture.does(id, Request::Destroy);
-        if !fails_first {
-            fail(&mut fixture);
-        }
-        assert_eq!(fixture.core.poll_timeout(), None);
-        fixture.core.ack(ack_token).unwrap();
-        fixture.passes(Duration::ZERO);
-        assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
-        fixture.does(id, Request::DestroyNow);
     }
 }
 

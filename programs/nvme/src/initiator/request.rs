@@ -70,9 +70,8 @@ pub enum Failure {
     /// The controller has refused it.
     #[error("{0}")]
     Status(Status),
-    /// The connection was lost while it was outstanding, and it was sent so often in vain: each time the connection was
-    /// lost, the controller answered with a status that is not final, or the device kept the data of a read. A write
-    /// may have been done.
+    /// It was sent so often in vain: each time the connection was lost, the controller answered with a status that is not
+    /// final, or the device kept the data of a read. A write may have been done.
     #[error("this command has no result, and was sent {0} times")]
     Lost(u8),
     /// It has more data than its queue takes, which may be less after a reconnect. It was not sent on this queue. A write that was
