@@ -183,19 +183,15 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
         let (end, spin_end) =
             if is_endless { (Time::NEVER, Time::ZERO) } else { (self.end(at_most), self.end(Some(self.busy_poll))) };
         loop {
-            let next = self.drive.run(BUDGET);
+            let next = self.drive.next_action();
             let sleep = match next {
                 // An event that is left does not delay those of other channels, nor the deadlines.
-                Next::Deliver => Some(Duration::ZERO),
+                Next::Deliver | Next::Again => Some(Duration::ZERO),
                 Next::Wait(None) if is_endless => None,
                 Next::Wait(due) => self.span_until(due.map_or(end, |due| due.min(end)), spin_end, is_endless),
-                Next::Again => {
-                    self.drive.set_now(now());
-                    Some(Duration::ZERO)
-                }
             };
             let woken = self.collect(also, sleep)?;
-            if woken == Woken::Channels && next != Next::Deliver {
+            if woken == Woken::Channels && matches!(next, Next::Wait(_)) {
                 // Events precede deadlines that pass meanwhile. The next `run` handles these deadlines, and reads the
                 // clock if there is a deadline.
                 self.drive.note_wait();

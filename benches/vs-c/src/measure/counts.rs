@@ -58,9 +58,9 @@ const fn data(job: &'static str, c: &'static str, what: &'static str, target: f6
 /// One line each.
 #[rustfmt::skip]
 const COUNTS: &[Count] = &[
-    connection("qp-1:20", "a connection with a QP", bounds(1.35, 1.70, 1.68), bounds(0.75, 1.22, 1.20)),
-    connection("qp-16:32", "a connection with a QP, 16 at once", None, bounds(0.8, 1.47, 1.39)),
-    connection("bare-1:20", "a connection without a QP", None, bounds(0.6, 1.21, 1.19)),
+    connection("qp-1:20", "a connection with a QP", bounds(1.35, 1.70, 1.68), bounds(0.75, 1.20, 1.20)),
+    connection("qp-16:32", "a connection with a QP, 16 at once", None, bounds(0.8, 1.45, 1.39)),
+    connection("bare-1:20", "a connection without a QP", None, bounds(0.6, 1.19, 1.19)),
     data("messages:50", "messages:50", "a message there and back, awaited by poll(2)", 1.05, 2.0),
     data("write:3", "write:3", "an RDMA write posted and polled", 0.98, 1.06),
     data("write:3", "write-extended:3", "an RDMA write posted and polled, C with ibv_wr_post", 1.06, 1.33),
