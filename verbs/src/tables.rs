@@ -66,6 +66,11 @@ impl<I: Destroy, C> Tables<I, C> {
         self.channels.get(key).map(|found| &found.channel).ok_or(Errno::EBADF)
     }
 
+    /// Like [`Tables::channel`], mutable.
+    pub(crate) fn channel_mut(&mut self, key: ChannelKey) -> Result<&mut C, Errno> {
+        self.channels.get_mut(key).map(|found| &mut found.channel).ok_or(Errno::EBADF)
+    }
+
     fn ids_on(&mut self, key: ChannelKey) -> Result<&mut usize, Errno> {
         self.channels.get_mut(key).map(|found| &mut found.ids).ok_or(Errno::EBADF)
     }

@@ -56,3 +56,28 @@ fn an_event_is_of_the_id_with_its_number_whatever_key_others_have() {
         assert_eq!(found, [Some(id(0)), None, Some(id(2))]);
     });
 }
+
+#[test]
+fn the_adopted_listener_of_a_request_is_sought_once() {
+    let unread = Unread::default();
+    with_kernel(kernel(Rc::clone(&unread)), || {
+        let mut first = with_id(PortSpace::Tcp);
+        first.call(&Call::Listen { id: id(0), backlog: 1 }, &[]).unwrap();
+        let mut before = (first, 0);
+        for slot in 1..3 {
+            let (mut device, of) = before;
+            let handle = device.release(id(of), channel(of)).unwrap();
+            let mut device = device.sibling();
+            device.adopt(id(slot), channel(slot), handle).unwrap();
+            for _ in 0..2 {
+                unread.borrow_mut().push_back((id(0), 9, CmEvent::ConnectRequest));
+                let request = device.fetch(channel(slot), id(9)).unwrap();
+                assert_eq!(request.and_then(|raw| raw.listener), Some(id(slot)));
+                device.call(&Call::Destroy { id: id(9) }, &[]).unwrap();
+                // What would be searched for the next one.
+                device.adopted.clear();
+            }
+            before = (device, slot);
+        }
+    });
+}

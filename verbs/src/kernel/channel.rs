@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use cmid_proto::{CmOption, Errno, Outcome};
+use cmid_proto::{CmOption, Errno, IdKey, Outcome};
 
 use crate::kernel::abi::{self, Command, Header};
 use crate::kernel::answer::location;
@@ -145,6 +145,8 @@ impl Scratch {
 /// A non-blocking event channel.
 pub(crate) struct Channel {
     file: File,
+    /// The adopted listener that the last request was for, by the key of its device then.
+    pub(crate) listener: Option<IdKey>,
 }
 
 impl Channel {
@@ -153,7 +155,7 @@ impl Channel {
     /// # Errors
     /// Names the part that is missing.
     pub(crate) fn open(node: &Node) -> Result<Self, OpenError> {
-        Ok(Channel { file: node.open()? })
+        Ok(Channel { file: node.open()?, listener: None })
     }
 
     /// Checks that write(2) works, by reading an event of a channel without ids.

@@ -134,11 +134,17 @@ impl KernelCm {
     }
 
     /// Returns the listener that the kernel reports on this channel under this key: a request does not have its number. A
-    /// listener has a channel of its own.
-    pub(super) fn known_listener(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
+    /// listener has a channel of its own, which notes an adopted one: a request then costs no search of the adopted ids.
+    pub(super) fn known_listener(&mut self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
         let is_it = |key: &IdKey| self.tables.id_on(on, *key).is_some_and(|id| id.uid == Some(uid));
-        Some(uid).filter(is_it).or_else(|| self.adopted.values().copied().find(is_it))
+        let noted = self.tables.channel(on).ok()?.listener;
+        if let Some(known) = [Some(uid), noted].into_iter().flatten().find(is_it) {
+            return Some(known);
+        }
+        let sought = self.adopted.values().copied().find(is_it)?;
+        self.tables.channel_mut(on).ok()?.listener = Some(sought);
+        Some(sought)
     }
 
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {

@@ -100,8 +100,8 @@ impl Id {
 impl KernelCm {
     /// Stores the id of the request that was read last.
     fn requested(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
+        let found = self.known_listener(on, Answer(&self.answer).uid());
         let event = Answer(&self.answer);
-        let found = self.known_listener(on, event.uid());
         let listener = found.and_then(|key| self.tables.id(key).ok());
         let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
         let handle = event.handle();
