@@ -10,6 +10,7 @@ use cmid_proto::datapath::{Capacity, CreateReason};
 use crate::accounting::poll::Provider as _;
 use crate::data::cq::CqInner;
 use crate::data::create_reasons::cq_reason;
+use crate::data::vendor::Vendor;
 use crate::errno;
 use crate::ffi::{self, PollCq, c_int, c_void, ibv_cq, ibv_wc};
 
@@ -72,15 +73,14 @@ impl CqInner {
         let (each, vendor) = (self.context().entries_each(), self.context().vendor()?);
         // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
         let before = unsafe { entries_of(self.raw()) };
-        if vendor.is_rxe() && is_same_size(depth, before) {
-            self.cq_slots().set_depth(depth);
-            return Ok(());
-        }
-        let resized = match c_int::try_from(depth.saturating_mul(each)) {
-            _ if !vendor.resizes() => Err(Errno::EOPNOTSUPP),
+        let resized = match entries_to_request(vendor, depth, each, before) {
+            Ok(None) => {
+                self.cq_slots().set_depth(depth);
+                return Ok(());
+            }
             // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
-            Ok(entries) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), entries) }),
-            Err(_) => Err(Errno::EINVAL),
+            Ok(Some(entries)) => errno::of_call(|| unsafe { ffi::ibv_resize_cq(self.as_ptr(), entries) }),
+            Err(errno) => Err(errno),
         };
         // SAFETY: the CQ is alive, and the handle is borrowed by `&mut`.
         let after = unsafe { entries_of(self.raw()) };
@@ -97,6 +97,17 @@ impl CqInner {
             }
         }
     }
+}
+
+/// Returns the entries to request of the provider for this depth; `None` if the queue of rxe stays as it is.
+fn entries_to_request(vendor: Vendor, depth: u32, each: u32, present: u32) -> Result<Option<c_int>, Errno> {
+    if vendor.is_rxe() && is_same_size(depth, present) {
+        return Ok(None);
+    }
+    if !vendor.resizes() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    c_int::try_from(depth.saturating_mul(each)).map(Some).map_err(|_| Errno::EINVAL)
 }
 
 /// Whether rxe makes a queue of this depth as large as the present one, and no larger: a power of two, of which one
@@ -127,6 +138,23 @@ mod tests {
             assert_eq!(is_same_size(depth, present), same, "{depth} {present}");
         }
         assert!(!is_same_size(u32::MAX, 1));
+    }
+
+    #[test]
+    fn a_provider_is_asked_for_what_changes_its_queue() {
+        let [rxe, siw, mellanox, broadcom] = [0xff_ffff, 0x62_6d74, 0x02c9, 0x14e4].map(Vendor);
+        for (vendor, depth, each, requested) in [
+            (rxe, 40, 1, Ok(None)),
+            (rxe, 64, 1, Ok(Some(64))),
+            (rxe, 20, 1, Ok(Some(20))),
+            (siw, 40, 2, Ok(Some(80))),
+            (mellanox, 40, 1, Ok(Some(40))),
+            (siw, 1 << 30, 2, Err(Errno::EINVAL)),
+            (mellanox, u32::MAX, 2, Err(Errno::EINVAL)),
+            (broadcom, 40, 1, Err(Errno::EOPNOTSUPP)),
+        ] {
+            assert_eq!(entries_to_request(vendor, depth, each, 63), requested, "{vendor:?} {depth}");
+        }
     }
 
     #[test]
