@@ -139,8 +139,9 @@ const RANDOM: &[&str] = &[
 ];
 const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations"];
 /// A peer's write is copied on one CPU while the other one deregisters; a read is sent while the other one disconnects.
+/// The last check is of soft-iWARP.
 const fn under_a_write(transport: Transport) -> Work {
-    let commands = &["@kernel-device classic 'a deregistration under' 'flushed reads'"];
+    let commands = &["@kernel-device classic 'a deregistration under' 'flushed reads' 'across pages'"];
     Work::Vm(Vm { transport, cpus: 2, ..Vm::new(V6_12, Own, 300, commands) })
 }
 /// `cmid-check` in one machine, with the name of its report.

@@ -7,6 +7,7 @@ use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
 use crate::env::{End, Pair};
+use crate::refused_posts::is_iwarp;
 
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(10);
@@ -46,6 +47,26 @@ pub(crate) fn polled(cq: &mut Cq) -> Completion {
 pub(crate) fn success(completion: Completion, wr_id: u64, opcode: WcOpcode) -> Completion {
     assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
     completion
+}
+
+/// Soft-iWARP answers a short read across pages with other bytes (hazard P95). If this fails there, the kernel is mended:
+/// change P95 and semantics 16.2, 30.
+pub(crate) fn short_read_across_pages() {
+    const SHORT: usize = 13;
+    let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();
+    let content: Vec<u8> = (0..2 * PAGE).map(|at| (at % 251) as u8).collect();
+    let mut pages = s.pd.register(vec![0; 3 * PAGE], Access::LOCAL_WRITE | Access::REMOTE_READ).expect("register");
+    let first = (pages.addr().next_multiple_of(PAGE as u64) - pages.addr()) as usize;
+    pages.write(first, &content).expect("inside");
+    let into = register(&c, 0, Access::LOCAL_WRITE);
+    let from = PAGE - 8;
+    c.qp.post_send(SendWr::read(1, into.sge(0..SHORT), pages.remote(first + from))).expect("post_send");
+    success(polled(&mut c.cq), 1, WcOpcode::RDMA_READ);
+    let right = &content[from..from + SHORT];
+    // As many as are on the second page, and the rest from the beginning of the first one.
+    let wrong = [&content[from..from + 5], &content[..8]].concat();
+    let answer: [u8; SHORT] = bytes(&into, 0);
+    assert_eq!(&answer[..], if is_iwarp(&mut server, &s) { &wrong } else { right });
 }
 
 /// A loop that waits for a peer's write ends, with a copy and with a flag: this program is compiled with

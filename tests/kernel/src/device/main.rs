@@ -42,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 61] = [
+const CHECKS: [(&str, fn()); 62] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("what could not be destroyed makes room", forgotten::make_room),
@@ -75,6 +75,7 @@ const CHECKS: [(&str, fn()); 61] = [
     ("blocks: any program", blocks::any_program),
     ("posts and polls allocate nothing", allocations::none),
     ("a loop that waits for a peer's write ends", data::flags),
+    ("a short read across pages", data::short_read_across_pages),
     ("slices of memory that is only to be read", data::slices),
     ("failed work is assigned to its queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
