@@ -142,9 +142,12 @@ pub enum PostReason {
     /// soft-iWARP's library would queue this one behind it, return success, and never ring the doorbell. Destroy the QP.
     #[error("the device has refused an earlier request, and may execute none behind it: destroy the QP")]
     Stuck,
-    /// An atomic operation into fewer than 8 bytes, or on an address that is not a multiple of 8.
+    /// An atomic operation into more or fewer than 8 bytes, or on an address that is not a multiple of 8.
     #[error("an atomic operation needs 8 bytes, and an address of the peer that is a multiple of 8")]
     BadAtomic,
+    /// An atomic operation, and the device has none ([`DeviceAttrs::atomics`](super::DeviceAttrs::atomics)).
+    #[error("the device has no atomic operations")]
+    NoAtomics,
     /// The QP takes its receives from a shared receive queue.
     #[error("the QP takes its receives from an SRQ: post them there")]
     HasSrq,
@@ -222,7 +225,7 @@ impl PostReason {
             | PostReason::DatagramTooLong { .. }
             | PostReason::Gone => Errno::EINVAL,
             PostReason::QueueFull { .. } | PostReason::NotReclaimed { .. } | PostReason::TooManyBinds => Errno::ENOMEM,
-            PostReason::NotOfTransport(_) => Errno::EOPNOTSUPP,
+            PostReason::NotOfTransport(_) | PostReason::NoAtomics => Errno::EOPNOTSUPP,
             PostReason::Stuck => Errno::EIO,
             PostReason::StateUnknown(errno) | PostReason::Device(errno) => errno,
         }

@@ -66,7 +66,8 @@ pub enum SendOp<'a, A> {
     /// Reads the memory of the peer (`IBV_WR_RDMA_READ`). On iWARP into one range, which is not empty.
     #[doc(alias = "IBV_WR_RDMA_READ")]
     Read(Remote),
-    /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`).
+    /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The old value goes into
+    /// one range of 8 bytes.
     #[doc(alias = "IBV_WR_ATOMIC_CMP_AND_SWP")]
     CompareSwap {
         /// The 8 bytes, aligned to 8.
@@ -76,7 +77,7 @@ pub enum SendOp<'a, A> {
         /// The new value.
         swap: u64,
     },
-    /// Adds to 8 bytes of the peer (`IBV_WR_ATOMIC_FETCH_AND_ADD`).
+    /// Adds to 8 bytes of the peer (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The old value goes into one range of 8 bytes.
     #[doc(alias = "IBV_WR_ATOMIC_FETCH_AND_ADD")]
     FetchAdd {
         /// The 8 bytes, aligned to 8.
@@ -99,6 +100,12 @@ impl<A> SendOp<'_, A> {
     #[must_use]
     pub const fn writes_locally(&self) -> bool {
         matches!(self, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+    }
+
+    /// Whether it is an atomic operation.
+    #[must_use]
+    pub const fn is_atomic(&self) -> bool {
+        matches!(self, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
 
     /// Whether the operation is for datagram QPs.

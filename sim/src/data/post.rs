@@ -283,10 +283,12 @@ impl Qp {
             return Err(PostReason::NoReads);
         }
         // A read has one target there (RFC 5040, 4.3). siw reads and writes other memory for an empty one.
-        if op.writes_locally() && ranges.len() != 1 && self.is_iwarp() {
-            let ranges = ranges.len() as u32;
-            let too_many = PostReason::TooManyRanges { ranges, max: 1 };
-            return Err(if ranges == 0 { PostReason::NotOfTransport(Transport::Iwarp) } else { too_many });
+        let is_iwarp_read = op.writes_locally() && self.is_iwarp();
+        if ranges.len() > 1 && (is_iwarp_read || op.is_atomic()) {
+            return Err(PostReason::TooManyRanges { ranges: ranges.len() as u32, max: 1 });
+        }
+        if ranges.is_empty() && is_iwarp_read {
+            return Err(PostReason::NotOfTransport(Transport::Iwarp));
         }
         let len = ranges.iter().map(|range| range.len).sum();
         let local = if op.writes_locally() { Local::Into(ranges) } else { Local::From(ranges) };
@@ -388,8 +390,8 @@ pub(super) fn ranges<'a>(
 /// The length of an atomic operation, in bytes.
 const ATOMIC_LEN: usize = 8;
 
-/// The check of `validate_send_wr` of librxe.
+/// The check of cmid-verbs; `validate_send_wr` of librxe has no maximum.
 fn check_atomic(remote: Remote, len: usize) -> Result<(), PostReason> {
-    let legal = len >= ATOMIC_LEN && remote.addr % ATOMIC_LEN as u64 == 0;
+    let legal = len == ATOMIC_LEN && remote.addr % ATOMIC_LEN as u64 == 0;
     if legal { Ok(()) } else { Err(PostReason::BadAtomic) }
 }

@@ -41,6 +41,7 @@ pub(crate) struct PdInner {
     /// The windows that may be bound to its MRs.
     bindings: Mutex<Bindings>,
     vendor: Vendor,
+    has_atomics: bool,
     /// Its QPs, on soft-iWARP.
     late_writers: Option<LateWriters>,
     // Dropped after the PD.
@@ -58,7 +59,8 @@ unsafe impl Sync for PdInner {}
 
 impl Pd {
     pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
-        let vendor = context.vendor()?;
+        let attrs = context.query()?;
+        let (vendor, has_atomics) = (Vendor(attrs.vendor_id), attrs.atomic_cap != 0);
         let late_writers = vendor.is_siw().then(LateWriters::default);
         let mut domain = Domain::alloc();
         // SAFETY: the context is open.
@@ -66,7 +68,18 @@ impl Pd {
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
         let bindings = Mutex::new(Bindings::new());
-        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, bindings, vendor, late_writers, context })))
+        Ok(Pd(Arc::new(PdInner {
+            raw,
+            port_num,
+            domain,
+            in_flight,
+            parked,
+            bindings,
+            vendor,
+            has_atomics,
+            late_writers,
+            context,
+        })))
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -93,6 +106,11 @@ impl PdInner {
 
     pub(super) fn vendor(&self) -> Vendor {
         self.vendor
+    }
+
+    /// Whether the device has atomic operations.
+    pub(super) fn has_atomics(&self) -> bool {
+        self.has_atomics
     }
 
     /// Returns its state machine.

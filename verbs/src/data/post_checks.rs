@@ -6,7 +6,7 @@ use cmid_proto::Transport;
 use cmid_proto::datapath::{OfPd, PostReason, SendOp};
 
 use crate::data::poster::Poster;
-use crate::data::request::{check_atomic, destination, is_of_iwarp};
+use crate::data::request::{destination, is_of_iwarp};
 use crate::data::{Ah, Context, QpInner};
 
 impl Poster {
@@ -35,7 +35,19 @@ impl Poster {
     /// Refuses a length that the operation does not have.
     #[inline(always)]
     pub(super) fn check_len(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
-        if destination(op).is_some() { self.inner.check_datagram(len) } else { check_atomic(op, len) }
+        if destination(op).is_some() { self.inner.check_datagram(len) } else { self.check_atomic(op, len) }
+    }
+
+    /// Refuses an atomic operation that is not on 8 aligned bytes. Libraries do not check it: libhns takes the operands of a
+    /// longer one for addresses (`set_atomic_seg`), and soft-RoCE's extended calls check nothing. At a device without
+    /// atomic operations libmlx5 does not ring for the requests of a list before one (`_mlx5_post_send`).
+    #[inline]
+    fn check_atomic(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
+        let (SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. }) = op else { return Ok(()) };
+        if len != 8 || remote.addr & 7 != 0 {
+            return Err(PostReason::BadAtomic);
+        }
+        if self.inner.pd.inner().has_atomics() { Ok(()) } else { Err(PostReason::NoAtomics) }
     }
 
     /// The same, and an empty read on iWARP: soft-iWARP's kernel takes the range that the place in its queue had before, of a

@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use cmid_proto::datapath::{PostReason, Remote, SendFlags, SendOp, To, WcOpcode};
+use cmid_proto::datapath::{Remote, SendFlags, SendOp, To, WcOpcode};
 
 use crate::accounting::kind::Kind;
 use crate::data::Ah;
@@ -100,15 +100,4 @@ pub(super) fn is_of_iwarp(op: &SendOp<'_, Ah>) -> bool {
         | SendOp::SendTo(_)
         | SendOp::SendToImm(..) => false,
     }
-}
-
-/// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. The extended calls
-/// of soft-RoCE do not check it.
-pub(super) fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
-    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {
-        if len < 8 || remote.addr & 7 != 0 {
-            return Err(PostReason::BadAtomic);
-        }
-    }
-    Ok(())
 }

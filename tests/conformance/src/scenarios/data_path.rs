@@ -169,10 +169,15 @@ pub(super) fn atomic_operations_return_the_old_value<L: Env>(b: &mut Fixture<'_,
         why(client.qp.post_send(SendWr::fetch_add(5, mr.sge(0..8), skewed, 1))),
         Err(PostReason::BadAtomic),
     )?;
+    for len in [0, 4, 16] {
+        let posted = client.qp.post_send(SendWr::compare_swap(5, mr.sge(0..len), there, 1, 2));
+        same("not of 8 bytes", why(posted), Err(PostReason::BadAtomic))?;
+    }
+    let halves = [mr.sge(0..4), mr.sge(8..12)];
     same(
-        "too short",
-        why(client.qp.post_send(SendWr::fetch_add(5, mr.sge(0..4), there, 1))),
-        Err(PostReason::BadAtomic),
+        "in two ranges",
+        why(client.qp.post_send(SendWr::fetch_add(5, halves, there, 1))),
+        Err(PostReason::TooManyRanges { ranges: 2, max: 1 }),
     )?;
     let closed = register(&link.pds.1, vec![0; 8], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     client.qp.post_send(SendWr::fetch_add(6, mr.sge(0..8), closed.remote(0), 1))?;
