@@ -42,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 62] = [
+const CHECKS: [(&str, fn()); 63] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("what could not be destroyed makes room", forgotten::make_room),
@@ -80,6 +80,7 @@ const CHECKS: [(&str, fn()); 62] = [
     ("failed work is assigned to its queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
     ("pinned memory that is dropped, with several threads", pins::threads),
+    ("a QP that is destroyed after its last completion", pins::left_behind),
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("a block that this side takes back from a window", windows::recalled),
     ("a window behind memory whose owner panics", windows::behind_a_panic),

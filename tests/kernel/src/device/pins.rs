@@ -1,9 +1,13 @@
 //! Work in flight pins its memory.
 
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use cmid_proto::datapath::{Attaching, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
 use cmid_proto::{Call, Errno, ErrorWith};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
+use rdma_sys::{ibv_context, ibv_device_attr};
 
 use crate::data::{polled, register, success, why};
 use crate::env::Pair;
@@ -166,6 +170,55 @@ fn dropped_and(polls: bool) {
     }
     assert_eq!((s.pd.users(), kernel_mrs()), (0, mrs));
     assert_eq!(s.pd.dealloc(), Ok(()));
+}
+
+/// The `vendor_id` that devices report instead of their own, if it is not 0.
+static VENDOR: AtomicU32 = AtomicU32::new(0);
+
+type QueryDevice = unsafe extern "C" fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
+
+/// Takes precedence over the library's function, as in removal.rs.
+///
+/// # Safety
+/// As for the library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
+    // SAFETY: the name is null-terminated; libibverbs' function of this name has this type, and the caller keeps its
+    // rules.
+    unsafe {
+        let real = libc::dlsym(libc::RTLD_NEXT, c"ibv_query_device".as_ptr());
+        assert!(!real.is_null());
+        let failed = std::mem::transmute::<*mut libc::c_void, QueryDevice>(real)(context, attr);
+        match VENDOR.load(Ordering::SeqCst) {
+            vendor if failed == 0 && vendor != 0 => (*attr).vendor_id = vendor,
+            _ => {}
+        }
+        failed
+    }
+}
+
+/// With a provider whose completions lead to their QP (hazard P86) a QP is destroyed after its last completion.
+pub(crate) fn left_behind() {
+    const QLOGIC: u32 = 0x1077;
+    VENDOR.store(QLOGIC, Ordering::SeqCst);
+    let Pair { client: _client, mut server, mut s, .. } = Pair::connected();
+    VENDOR.store(0, Ordering::SeqCst);
+    let mut memory = register(&s, 1, Access::LOCAL_WRITE);
+    for wr_id in 1..=3 {
+        s.qp.post_recv(wr_id, memory.sge(0..8)).expect("post_recv");
+    }
+    server.device.destroy_qp(s.id).expect("destroy_qp");
+    drop(s.qp);
+    for wr_id in 1..=3 {
+        // This is a request to its PD too.
+        memory = pinned(memory);
+        assert_eq!(s.pd.users(), 2, "the QP is left");
+        let done = polled(&mut s.cq);
+        assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::WR_FLUSH_ERR));
+    }
+    free(memory);
+    assert_eq!((s.pd.users(), s.cq.room().reserved(), s.cq.poll_one()), (0, 0, Ok(None)));
+    assert_eq!(s.pd.dealloc(), Ok(()), "the kernel has no QP of it either");
 }
 
 /// One thread posts work and drops its memory at once, one polls, one registers and deregisters other memory, which
