@@ -8,7 +8,7 @@ use cmid_proto::{CmOption, IdKey, Observer, Pollable, PortSpace, RequestKind, Ti
 use crate::driver::Blocking;
 use crate::error::Error;
 
-/// The parameters of an endpoint, as `addr_info` of the feature `verbs` returns them (rdma_getaddrinfo(3)).
+/// The parameters of an endpoint, in place of the result of rdma_getaddrinfo(3).
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
     /// The port space.

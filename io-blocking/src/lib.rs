@@ -35,25 +35,9 @@
 //!
 //! # In place of rdma_create_ep
 //!
-//! rdma_create_ep(3) creates an endpoint from the result of rdma_getaddrinfo(3). With the feature `verbs`,
-//! `verbs::addr_info` makes the lookup. [`Blocking::create_endpoint`] creates the endpoint from its result.
-//! Alternatively, create a [`Listener`] on the address `src` of a passive result, or a [`Connection`] to the address
-//! `dst` of an active one. Send the `connect` data of the result in front of the private data:
-//!
-#![cfg_attr(feature = "verbs", doc = "```no_run")]
-#![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
-//! use cmid_blocking::proto::{PortSpace, datapath::QpParts};
-//! use cmid_blocking::verbs::{Hints, Verbs, addr_info};
-//! use cmid_blocking::{Connection, Options};
-//!
-//! let hints = Hints { port_space: Some(PortSpace::Tcp), ..Hints::default() };
-//! let info = addr_info(Some("server.example"), Some("7471"), &hints)?;
-//! let peer = info.dst.ok_or("not an address of IP")?;
-//! let private_data = [&info.connect[..], b"hello"].concat();
-//! let options = Options { source: info.src, private_data: &private_data, ..Options::default() };
-//! let (connection, _qp) = Connection::connect(Verbs::open()?, peer, &options, QpParts::attach)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! rdma_create_ep(3) creates an endpoint of addresses that were looked up. [`ToSocketAddrs`](std::net::ToSocketAddrs)
+//! makes the lookup: create a [`Listener`] on an address of it, or a [`Connection`] to one.
+//! [`Blocking::create_endpoint`] creates only the endpoint.
 //!
 //! A [`Connection`] is of [`PortSpace::Tcp`](cmid_proto::PortSpace::Tcp). For other port spaces, and for datagrams,
 //! use [`Blocking`] with endpoints, which are ids in synchronous mode.

@@ -16,7 +16,7 @@
 //! the event channels. It copies each event, with its private data, and acknowledges it at once. No event is ever
 //! outstanding, so `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
 //! The crate also provides the data path objects: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and [`Ah`] for datagrams. It
-//! lists the [`devices`], and resolves names ([`addr_info()`]).
+//! lists the [`devices`].
 //!
 //! Memory follows the state machines of [`cmid_proto::memory`]. An [`Mr`] owns its [`Buffer`]. It can be registered,
 //! re-registered (ibv_rereg_mr(3), or a new registration where the provider cannot) and deregistered. After each
@@ -50,9 +50,8 @@
 //! # Guarantees
 //!
 //! - No call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon, but for the two on
-//!   iWARP that [`Call`](cmid_proto::Call) names. ([`addr_info()`], which is not one of them, waits for name servers
-//!   and ibacm. The kernel itself may take about 70 seconds to destroy an id after requests that the core refuses to
-//!   make.)
+//!   iWARP that [`Call`](cmid_proto::Call) names. (The kernel itself may take about 70 seconds to destroy an id after
+//!   requests that the core refuses to make.)
 //! - It makes every call that the core requests, and returns the kernel's result. It refuses only calls that would
 //!   make the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id
 //!   that has no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the
@@ -101,14 +100,14 @@
 //!   not open it.
 //! - The new id of an unread request migrates with its listener. librdmacm loses such a request.
 //! - Leaving a multicast group after DEVICE_REMOVAL returns `ENXIO`. No event is lost.
-//! - [`addr_info()`] and [`devices`] still use librdmacm.
+//! - [`devices`] still uses librdmacm.
 //!
 //! Neither backend was tested on RDMA hardware. [`KernelCm`] is the kernel backend without [`Qp`]s. With
 //! `default-features = false` the crate contains only [`KernelCm`], which uses none of rdma-core's libraries.
 //!
 //! # Bindings
 //!
-//! [`Verbs::open`] loads `libibverbs.so.1`, and [`Backend::Librdmacm`], [`devices`] and [`addr_info()`] also
+//! [`Verbs::open`] loads `libibverbs.so.1`, and [`Backend::Librdmacm`] and [`devices`] also
 //! `librdmacm.so.1`, once in the life of the process, as dlopen(3) finds them. A build needs nothing of rdma-core. On a machine
 //! without a library the program starts, and [`OpenError::NoLibrary`] names the library:
 //!
@@ -146,7 +145,6 @@ extern crate self as cmid_verbs;
 #[cfg(feature = "rdma-core")]
 mod accounting;
 #[cfg(feature = "rdma-core")]
-mod addr_info;
 #[cfg(feature = "rdma-core")]
 #[cfg_attr(feature = "rdma-sys", path = "linked.rs")]
 mod bindings;
@@ -180,7 +178,6 @@ mod tables;
 mod verbs;
 
 #[cfg(feature = "rdma-core")]
-pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto as proto;
 #[cfg(feature = "rdma-core")]
 pub use cmid_proto::datapath::{

@@ -4,7 +4,7 @@ use core::mem::{MaybeUninit, size_of};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::ffi::{
-    AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+    AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
 };
 
 /// An address in C's form, with room for any family.
@@ -44,15 +44,6 @@ impl CAddr {
         CAddr(storage)
     }
 
-    /// Returns the length of the address in C.
-    pub(crate) fn len(&self) -> socklen_t {
-        let size = match i32::from(self.0.ss_family) {
-            AF_INET => size_of::<sockaddr_in>(),
-            _ => size_of::<sockaddr_in6>(),
-        };
-        size as socklen_t
-    }
-
     /// Returns a pointer for a C function that takes `struct sockaddr *` and only reads it.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut sockaddr {
         (&raw mut self.0).cast()
@@ -86,21 +77,6 @@ pub(crate) fn from_c(storage: &sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Returns the address at a pointer; `None` if the pointer is null, or as for [`from_c`].
-///
-/// # Safety
-/// `addr` is null, or `len` bytes can be read there.
-pub(crate) unsafe fn from_raw(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
-    if addr.is_null() {
-        return None;
-    }
-    let mut storage = no_address();
-    let len = size_of::<sockaddr_storage>().min(len as usize);
-    // SAFETY: as the caller promises; at most the size of the storage is copied, and the two do not overlap.
-    unsafe { addr.cast::<u8>().copy_to_nonoverlapping((&raw mut storage).cast(), len) };
-    from_c(&storage)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,11 +85,7 @@ mod tests {
     fn addresses_survive_the_way_to_c_and_back() {
         for text in ["10.99.0.1:4791", "0.0.0.0:0", "[fd99::1]:18515", "[fe80::1%3]:1"] {
             let addr: SocketAddr = text.parse().unwrap();
-            let mut c = CAddr::new(addr);
-            assert_eq!(from_c(&c.0), Some(addr));
-            let len = c.len();
-            // SAFETY: the address is as long as `len`.
-            assert_eq!(unsafe { from_raw(c.as_mut_ptr(), len) }, Some(addr));
+            assert_eq!(from_c(&CAddr::new(addr).0), Some(addr));
         }
     }
 

@@ -9,11 +9,12 @@ mod compiler;
 /// Functions of librdmacm's headers that cmid does not have, and why.
 const WITHOUT: &[(&str, &str)] = &[
     ("rdma_free_devices", "`devices` returns a vector"),
-    ("rdma_freeaddrinfo", "`AddrInfo` owns what it contains"),
+    ("rdma_getaddrinfo", "`std::net::ToSocketAddrs` looks names up"),
+    ("rdma_freeaddrinfo", "as rdma_getaddrinfo"),
     ("rdma_create_srq_ex", "`create_srq` makes an SRQ of the basic type"),
     ("rdma_seterrno", "a helper of the header's own functions; calls return `Errno`"),
     // librdmacm 60.
-    ("rdma_resolve_addrinfo", "not offered; `addr_info` looks addresses up"),
+    ("rdma_resolve_addrinfo", "as rdma_getaddrinfo"),
     ("rdma_query_addrinfo", "as rdma_resolve_addrinfo"),
     ("rdma_write_cm_event", "the drivers have a `Waker`"),
 ];

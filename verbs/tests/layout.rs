@@ -213,11 +213,6 @@ fn anonymous() -> Vec<(String, i64)> {
         ("RDMA_OPTION_ID_REUSEADDR", macros::RDMA_OPTION_ID_REUSEADDR),
         ("RDMA_OPTION_ID_AFONLY", macros::RDMA_OPTION_ID_AFONLY),
         ("RDMA_OPTION_ID_ACK_TIMEOUT", macros::RDMA_OPTION_ID_ACK_TIMEOUT),
-        ("RAI_PASSIVE", macros::RAI_PASSIVE),
-        ("RAI_NUMERICHOST", macros::RAI_NUMERICHOST),
-        ("RAI_NOROUTE", macros::RAI_NOROUTE),
-        ("RAI_FAMILY", macros::RAI_FAMILY),
-        ("EAI_SYSTEM", macros::EAI_SYSTEM),
     ]
     .map(|(name, number)| (name.to_string(), i64::from(number)))
     .into()

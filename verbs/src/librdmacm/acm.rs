@@ -9,18 +9,19 @@
 //! waits. An ibacm that starts afterwards is never asked: its paths come from the kernel's own query, as on a machine
 //! without ibacm.
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::mem::MaybeUninit;
+use core::ptr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::addr_info::{Hints, addr_info};
+use crate::ffi::{self, rdma_addrinfo};
 use crate::kernel::OpenError;
 
 /// The paths where librdmacm looks for ibacm, as configured by rdma-core and its distributions: the port, then the
 /// socket.
 const PLACES: [&str; 4] = ["/run/ibacm.port", "/run/ibacm.sock", "/var/run/ibacm.port", "/var/run/ibacm.sock"];
 
-/// Ensures that librdmacm has no connection to ibacm, and makes none later.
+/// Ensures that librdmacm, which is loaded, has no connection to ibacm, and makes none later.
 ///
 /// # Errors
 /// [`OpenError::WaitsForIbacm`].
@@ -31,9 +32,7 @@ pub(super) fn never_asked() -> Result<(), OpenError> {
         return Ok(());
     }
     absent()?;
-    // Makes librdmacm look for ibacm now, and find none. The result is ignored.
-    let dst = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let _ = addr_info(None, None, &Hints { dst, ..Hints::default() });
+    query();
     // It may have started meanwhile.
     absent()?;
     LOOKED.store(true, Ordering::Release);
@@ -43,4 +42,17 @@ pub(super) fn never_asked() -> Result<(), OpenError> {
 fn absent() -> Result<(), OpenError> {
     let present = PLACES.iter().map(Path::new).find(|place| place.exists());
     present.map_or(Ok(()), |place| Err(OpenError::WaitsForIbacm(place.into())))
+}
+
+/// Makes librdmacm look for ibacm now, and find none. The result is ignored.
+fn query() {
+    // SAFETY: zeros are a value of it: integers and null pointers.
+    let hints: rdma_addrinfo = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut found = ptr::null_mut();
+    // SAFETY: the names may be null, and the hints are valid during the call. The result has a place; after an error it
+    // stays null, which may be freed.
+    unsafe {
+        ffi::rdma_getaddrinfo(ptr::null(), ptr::null(), &hints, &raw mut found);
+        ffi::rdma_freeaddrinfo(found);
+    }
 }

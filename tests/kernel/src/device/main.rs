@@ -105,7 +105,6 @@ const CHECKS: [(&str, fn()); 63] = [
     ("creations that fail name the capacity and its maximum", creations::capacities),
     ("creations that fail name the object of another device", creations::elsewhere),
     ("the devices", inventory::devices),
-    ("what names mean, and an endpoint of it", inventory::names),
 ];
 
 fn main() {
