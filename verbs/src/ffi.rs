@@ -16,10 +16,8 @@ use crate::errno;
 use crate::kernel::OpenError;
 use crate::macros;
 
-pub(crate) use libc::{
-    AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
-};
 pub(crate) use libc::{EAGAIN, EINTR, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, malloc};
+pub(crate) use libc::{sockaddr, sockaddr_storage};
 
 use crate::bindings;
 pub(crate) use crate::bindings::{

@@ -1,9 +1,9 @@
 //! Connection management on `/dev/infiniband/rdma_cm`, without librdmacm.
 
-mod abi;
+pub(crate) mod abi;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod adopted_tests;
-mod answer;
+pub(crate) mod answer;
 mod calls;
 mod channel;
 #[cfg(feature = "rdma-core")]
