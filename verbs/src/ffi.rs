@@ -21,21 +21,20 @@ pub(crate) use libc::{sockaddr, sockaddr_storage};
 
 use crate::bindings;
 pub(crate) use crate::bindings::{
-    atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_async_event, ibv_ack_cq_events, ibv_ah,
-    ibv_ah_attr, ibv_alloc_pd, ibv_async_event, ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context,
-    ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp,
-    ibv_create_srq, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq,
-    ibv_destroy_qp, ibv_destroy_srq, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_ece,
-    ibv_event_type, ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_guid,
-    ibv_get_device_index, ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_gid_entry, ibv_global_route, ibv_grh,
-    ibv_moderate_cq, ibv_modify_cq_attr, ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type,
-    ibv_open_device, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap,
-    ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask,
-    ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp,
-    ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_resize_cq, ibv_send_flags,
-    ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type,
-    ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t,
-    wr_t,
+    atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_ack_async_event, ibv_ack_cq_events, ibv_ah, ibv_ah_attr,
+    ibv_alloc_pd, ibv_async_event, ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context, ibv_cq,
+    ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_create_srq,
+    ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp,
+    ibv_destroy_srq, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_ece, ibv_event_type,
+    ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index,
+    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_gid_entry, ibv_global_route, ibv_grh, ibv_moderate_cq,
+    ibv_modify_cq_attr, ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device,
+    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type,
+    ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2,
+    ibv_rereg_mr, ibv_resize_cq, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr,
+    ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wr_opcode, imm_data_invalidated_rkey_union_t,
+    rdma_t, ud_t, wr_t,
 };
 pub(crate) use crate::bindings::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
@@ -212,7 +211,3 @@ pub(crate) type ReqNotifyCq = unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int;
 // `rdma_cm_id.context` holds a key.
 // 64-bit targets only.
 static_assertions::const_assert!(size_of::<*mut c_void>() == size_of::<u64>());
-static_assertions::const_assert!(rdma_port_space::RDMA_PS_TCP == cmid_proto::PortSpace::Tcp.code());
-static_assertions::const_assert!(rdma_port_space::RDMA_PS_IB == cmid_proto::PortSpace::Ib.code());
-static_assertions::const_assert!(rdma_port_space::RDMA_PS_UDP == cmid_proto::PortSpace::Udp.code());
-static_assertions::const_assert!(rdma_port_space::RDMA_PS_IPOIB == cmid_proto::PortSpace::Ipoib.code());

@@ -2,7 +2,8 @@
 
 use std::mem::{offset_of, size_of};
 
-use cmid_proto::datapath::WcOpcode;
+use cmid_proto::datapath::{WcFlags, WcOpcode};
+use cmid_proto::memory::Changes;
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, QpState, WcStatus};
 
@@ -170,31 +171,32 @@ fn events() -> Vec<(String, i64)> {
     list
 }
 
+/// The numbers of libibverbs that this workspace has: C's name is Rust's after a prefix.
+macro_rules! numbers {
+    ($($prefix:literal: $ty:ident, $number:expr => [$($name:ident)+])+) => {
+        [$($( (concat!($prefix, stringify!($name)).to_string(), i64::from(($number)($ty::$name))), )+)+]
+    };
+}
+
 fn verbs() -> Vec<(String, i64)> {
+    let numbers = numbers! {
+        "IBV_ACCESS_": Access, |flags: Access| flags.bits() => [
+            LOCAL_WRITE REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC MW_BIND ON_DEMAND HUGETLB RELAXED_ORDERING
+        ]
+        "IBV_REREG_MR_CHANGE_": Changes, |flags: Changes| flags.bits() => [TRANSLATION PD ACCESS]
+        "IBV_WC_": WcStatus, |code: WcStatus| code.0 => [
+            SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR
+            REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR REM_ABORT_ERR FATAL_ERR RESP_TIMEOUT_ERR
+            GENERAL_ERR
+        ]
+        "IBV_WC_": WcOpcode, |code: WcOpcode| code.0 => [
+            SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV RECV RECV_RDMA_WITH_IMM
+        ]
+        "IBV_WC_": WcFlags, |flags: WcFlags| flags.bits() => [GRH WITH_IMM IP_CSUM_OK WITH_INV]
+        "IBV_QPS_": QpState, |code: QpState| code.0 => [RESET INIT RTR RTS SQD SQE ERR]
+    };
     let place = |name: &str, offset: usize| (format!("offsetof(struct ibv_wc, {name})"), offset as i64);
-    let number = |name: &str, number: u32| (name.to_string(), i64::from(number));
-    vec![
-        number("IBV_ACCESS_LOCAL_WRITE", Access::LOCAL_WRITE.bits()),
-        number("IBV_ACCESS_REMOTE_WRITE", Access::REMOTE_WRITE.bits()),
-        number("IBV_ACCESS_REMOTE_READ", Access::REMOTE_READ.bits()),
-        number("IBV_WC_SUCCESS", WcStatus::SUCCESS.0),
-        number("IBV_WC_LOC_LEN_ERR", WcStatus::LOC_LEN_ERR.0),
-        number("IBV_WC_LOC_PROT_ERR", WcStatus::LOC_PROT_ERR.0),
-        number("IBV_WC_WR_FLUSH_ERR", WcStatus::WR_FLUSH_ERR.0),
-        number("IBV_WC_REM_ACCESS_ERR", WcStatus::REM_ACCESS_ERR.0),
-        number("IBV_WC_RETRY_EXC_ERR", WcStatus::RETRY_EXC_ERR.0),
-        number("IBV_WC_RNR_RETRY_EXC_ERR", WcStatus::RNR_RETRY_EXC_ERR.0),
-        number("IBV_WC_SEND", WcOpcode::SEND.0),
-        number("IBV_WC_RDMA_WRITE", WcOpcode::RDMA_WRITE.0),
-        number("IBV_WC_RDMA_READ", WcOpcode::RDMA_READ.0),
-        number("IBV_WC_RECV", WcOpcode::RECV.0),
-        number("IBV_QPS_RESET", QpState::RESET.0),
-        number("IBV_QPS_INIT", QpState::INIT.0),
-        number("IBV_QPS_RTR", QpState::RTR.0),
-        number("IBV_QPS_RTS", QpState::RTS.0),
-        number("IBV_QPS_SQD", QpState::SQD.0),
-        number("IBV_QPS_SQE", QpState::SQE.0),
-        number("IBV_QPS_ERR", QpState::ERR.0),
+    let places = [
         ("sizeof(struct ibv_wc)".into(), size_of::<Completion>() as i64),
         place("wr_id", offset_of!(Completion, wr_id)),
         place("status", offset_of!(Completion, status)),
@@ -203,7 +205,8 @@ fn verbs() -> Vec<(String, i64)> {
         place("qp_num", offset_of!(Completion, qp_num)),
         place("src_qp", offset_of!(Completion, src_qp)),
         ("sizeof(struct ibv_grh)".into(), GRH_LEN as i64),
-    ]
+    ];
+    [&numbers[..], &places].concat()
 }
 
 fn anonymous() -> Vec<(String, i64)> {

@@ -78,31 +78,10 @@ enums! {
         IBV_WR_ATOMIC_CMP_AND_SWP = 5, IBV_WR_ATOMIC_FETCH_AND_ADD = 6, IBV_WR_LOCAL_INV = 7, IBV_WR_BIND_MW = 8,
         IBV_WR_SEND_WITH_INV = 9,
     }
-    mod ibv_wc_status: core::ffi::c_uint {
-        IBV_WC_SUCCESS = 0, IBV_WC_LOC_LEN_ERR = 1, IBV_WC_LOC_QP_OP_ERR = 2, IBV_WC_LOC_EEC_OP_ERR = 3,
-        IBV_WC_LOC_PROT_ERR = 4, IBV_WC_WR_FLUSH_ERR = 5, IBV_WC_MW_BIND_ERR = 6, IBV_WC_BAD_RESP_ERR = 7,
-        IBV_WC_LOC_ACCESS_ERR = 8, IBV_WC_REM_INV_REQ_ERR = 9, IBV_WC_REM_ACCESS_ERR = 10, IBV_WC_REM_OP_ERR = 11,
-        IBV_WC_RETRY_EXC_ERR = 12, IBV_WC_RNR_RETRY_EXC_ERR = 13, IBV_WC_REM_ABORT_ERR = 16, IBV_WC_FATAL_ERR = 19,
-        IBV_WC_RESP_TIMEOUT_ERR = 20, IBV_WC_GENERAL_ERR = 21,
-    }
-    mod ibv_wc_opcode: core::ffi::c_uint {
-        IBV_WC_SEND = 0, IBV_WC_RDMA_WRITE = 1, IBV_WC_RDMA_READ = 2, IBV_WC_COMP_SWAP = 3, IBV_WC_FETCH_ADD = 4,
-        IBV_WC_BIND_MW = 5, IBV_WC_LOCAL_INV = 6, IBV_WC_RECV = 128, IBV_WC_RECV_RDMA_WITH_IMM = 129,
-    }
-    mod rdma_port_space: core::ffi::c_uint {
-        RDMA_PS_IPOIB = 0x0002, RDMA_PS_TCP = 0x0106, RDMA_PS_UDP = 0x0111, RDMA_PS_IB = 0x013F,
-    }
+    mod rdma_port_space: core::ffi::c_uint { RDMA_PS_IB = 0x013F, }
 
     struct ibv_event_type { IBV_EVENT_COMM_EST = 4, }
-    struct ibv_access_flags {
-        IBV_ACCESS_LOCAL_WRITE = 1, IBV_ACCESS_REMOTE_WRITE = 2, IBV_ACCESS_REMOTE_READ = 4, IBV_ACCESS_REMOTE_ATOMIC = 8,
-        IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ON_DEMAND = 64, IBV_ACCESS_HUGETLB = 128, IBV_ACCESS_RELAXED_ORDERING = 0x10_0000,
-    }
-    struct ibv_rereg_mr_flags {
-        IBV_REREG_MR_CHANGE_TRANSLATION = 1, IBV_REREG_MR_CHANGE_PD = 2, IBV_REREG_MR_CHANGE_ACCESS = 4,
-    }
     struct ibv_send_flags { IBV_SEND_INLINE = 8, }
-    struct ibv_wc_flags { IBV_WC_GRH = 1, IBV_WC_WITH_IMM = 2, IBV_WC_IP_CSUM_OK = 4, IBV_WC_WITH_INV = 8, }
     struct ibv_qp_attr_mask {
         IBV_QP_STATE = 1, IBV_QP_ACCESS_FLAGS = 8, IBV_QP_TIMEOUT = 0x200, IBV_QP_RETRY_CNT = 0x400, IBV_QP_RNR_RETRY = 0x800,
         IBV_QP_MAX_QP_RD_ATOMIC = 0x2000, IBV_QP_MIN_RNR_TIMER = 0x8000,
@@ -217,7 +196,7 @@ structures! {
     struct ibv_moderate_cq(whole) { cq_count: u16, cq_period: u16, }
     struct ibv_modify_cq_attr(whole) { attr_mask: u32, moderate: ibv_moderate_cq, }
     struct ibv_wc(whole) {
-        wr_id: u64, status: ibv_wc_status::Type, opcode: ibv_wc_opcode::Type, vendor_err: u32, byte_len: u32,
+        wr_id: u64, status: c_uint, opcode: c_uint, vendor_err: u32, byte_len: u32,
         imm_data_invalidated_rkey_union "imm_data": imm_data_invalidated_rkey_union_t, qp_num: u32, src_qp: u32, wc_flags: c_uint,
         pkey_index: u16, slid: u16, sl: u8, dlid_path_bits: u8,
     }

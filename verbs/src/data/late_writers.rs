@@ -10,8 +10,9 @@ use core::ptr::NonNull;
 use cmid_proto::Errno;
 use parking_lot::Mutex;
 
+use crate::data::Access;
 use crate::errno;
-use crate::ffi::{self, ibv_access_flags as Access, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask};
+use crate::ffi::{self, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask};
 use crate::sign::signed;
 
 /// The QPs of a PD of soft-iWARP.
@@ -47,7 +48,7 @@ impl LateWriters {
     /// # Errors
     /// The errno of `ibv_modify_qp`: a peer may still be writing.
     pub(super) fn end_writes(&self) -> Result<(), Errno> {
-        let rights = Access::IBV_ACCESS_REMOTE_WRITE.0 | Access::IBV_ACCESS_REMOTE_READ.0;
+        let rights = (Access::REMOTE_WRITE | Access::REMOTE_READ).bits();
         self.0.lock().iter().try_for_each(|Writer(qp)| {
             // SAFETY: zeros are a value of it: integers, and a union of integers.
             let mut attr: ibv_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };

@@ -17,22 +17,8 @@ use crate::data::parked::TryEnd;
 use crate::data::pd::{PdInner, PdUse};
 use crate::data::{Access, Buffer, Pd};
 use crate::errno;
-use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
+use crate::ffi::{self, ibv_mr};
 use crate::sign::signed;
-
-static_assertions::const_assert!(Access::LOCAL_WRITE.bits() == ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0);
-static_assertions::const_assert!(Access::REMOTE_WRITE.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0);
-static_assertions::const_assert!(Access::REMOTE_READ.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_READ.0);
-static_assertions::const_assert!(Access::REMOTE_ATOMIC.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0);
-static_assertions::const_assert!(Access::MW_BIND.bits() == ibv_access_flags::IBV_ACCESS_MW_BIND.0);
-static_assertions::const_assert!(Access::ON_DEMAND.bits() == ibv_access_flags::IBV_ACCESS_ON_DEMAND.0);
-static_assertions::const_assert!(Access::HUGETLB.bits() == ibv_access_flags::IBV_ACCESS_HUGETLB.0);
-static_assertions::const_assert!(Access::RELAXED_ORDERING.bits() == ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0);
-static_assertions::const_assert!(
-    memory::Changes::TRANSLATION.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_TRANSLATION.0
-);
-static_assertions::const_assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0);
-static_assertions::const_assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
 
 /// What a re-registration changes: memory, PD, rights.
 pub type Change = memory::Change<Pd, Buffer>;
