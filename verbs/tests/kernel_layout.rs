@@ -1,59 +1,13 @@
 //! Compares the structures of the kernel backend with `rdma/rdma_user_cm.h`, by the C compiler.
 #![allow(dead_code, reason = "the structures are compared, not used")]
 
-use std::mem::{offset_of, size_of};
-
 #[path = "../src/kernel/abi.rs"]
 mod abi;
 mod compiler;
 
-macro_rules! layout {
-    ($prefix:literal: $($c:literal = $rust:ident { $($field:ident),* })+) => {
-        vec![$(
-            (format!(concat!("sizeof(struct ", $prefix, "{})"), $c), size_of::<abi::$rust>()),
-            $( (format!(concat!("offsetof(struct ", $prefix, "{}, {})"), $c, stringify!($field).trim_start_matches("r#")),
-                offset_of!(abi::$rust, $field)), )*
-        )+]
-    };
-}
-
 #[test]
 fn structures_are_those_of_the_header() {
-    let mut expected = layout! { "rdma_ucm_":
-        "cmd_hdr" = Header { cmd, r#in, out }
-        "create_id" = CreateId { uid, response, ps, qp_type, reserved }
-        "destroy_id" = DestroyId { response, id, reserved }
-        "bind" = Bind { id, addr_size, reserved, addr }
-        "resolve_ip" = ResolveIp { src_addr, dst_addr, id, timeout_ms }
-        "resolve_route" = ResolveRoute { id, timeout_ms }
-        "query" = Query { response, id, option }
-        "conn_param" = ConnParam {
-            qp_num, qkey, private_data, private_data_len, srq, responder_resources, initiator_depth, flow_control,
-            retry_count, rnr_retry_count, valid
-        }
-        "ece" = Ece { vendor_id, attr_mod }
-        "connect" = Connect { conn_param, id, reserved, ece }
-        "listen" = Listen { id, backlog }
-        "accept" = Accept { uid, conn_param, id, reserved, ece }
-        "reject" = Reject { id, private_data_len, reason, reserved, private_data }
-        "disconnect" = Disconnect { id }
-        "notify" = Notify { id, event }
-        "join_mcast" = JoinMcast { response, uid, id, addr_size, join_flags, addr }
-        "get_event" = GetEvent { response }
-        "set_option" = SetOption { optval, id, level, optname, optlen }
-        "migrate_id" = MigrateId { response, id, fd }
-        "init_qp_attr" = InitQpAttr { response, id, qp_state }
-    };
-    expected.extend(layout! { "ib_uverbs_":
-        "ah_attr" = AhAttr { dlid, sl, src_path_bits, static_rate, is_global, port_num, reserved }
-        "qp_attr" = QpAttr {
-            qp_attr_mask, qp_state, cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num,
-            qp_access_flags, ah_attr, alt_ah_attr, max_send_wr, max_recv_wr, max_send_sge, max_recv_sge,
-            max_inline_data, pkey_index, alt_pkey_index, en_sqd_async_notify, sq_draining, max_rd_atomic,
-            max_dest_rd_atomic, min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry, alt_port_num, alt_timeout,
-            reserved
-        }
-    });
+    let mut expected = abi::layout();
     expected.extend(answers());
     expected.extend(commands());
 
@@ -78,15 +32,6 @@ fn answers() -> Vec<(String, usize)> {
         ("offsetof(struct rdma_ucm_ud_param, ah_attr)", offset::UD_AH),
         ("offsetof(struct rdma_ucm_ud_param, private_data)", offset::UD_PRIVATE),
         ("offsetof(struct rdma_ucm_ud_param, private_data_len)", offset::UD_PRIVATE_LEN),
-        ("offsetof(struct ib_uverbs_ah_attr, grh.dgid)", offset_of!(abi::AhAttr, dgid)),
-        ("offsetof(struct ib_uverbs_ah_attr, grh.hop_limit)", offset_of!(abi::AhAttr, hop_limit)),
-        ("offsetof(struct ib_uverbs_ah_attr, grh.traffic_class)", offset_of!(abi::AhAttr, traffic_class)),
-        ("offsetof(struct ib_uverbs_ah_attr, grh.flow_label)", 16),
-        ("offsetof(struct ib_uverbs_ah_attr, grh.sgid_index)", 20),
-        ("offsetof(struct ib_uverbs_ah_attr, dlid)", 24),
-        ("offsetof(struct ib_uverbs_ah_attr, sl)", 26),
-        ("offsetof(struct ib_uverbs_ah_attr, is_global)", 29),
-        ("offsetof(struct ib_uverbs_ah_attr, port_num)", 30),
         ("sizeof(struct rdma_ucm_query_addr_resp)", offset::ADDR_LEN),
         ("offsetof(struct rdma_ucm_query_addr_resp, node_guid)", 0),
         ("offsetof(struct rdma_ucm_query_addr_resp, port_num)", offset::ADDR_PORT),

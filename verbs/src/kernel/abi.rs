@@ -35,104 +35,97 @@ pub(crate) const QUERY_ADDR: u32 = 0;
 /// `RDMA_MAX_PRIVATE_DATA`.
 pub(crate) const PRIVATE_DATA: usize = 256;
 
-/// `struct rdma_ucm_cmd_hdr`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Header {
-    pub(crate) cmd: u32,
-    pub(crate) r#in: u16,
-    pub(crate) out: u16,
-}
-
 /// `struct __kernel_sockaddr_storage`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Storage(pub(crate) [u8; 128]);
-
-/// `struct rdma_ucm_create_id`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CreateId {
-    pub(crate) uid: u64,
-    pub(crate) response: u64,
-    pub(crate) ps: u16,
-    pub(crate) qp_type: u8,
-    pub(crate) reserved: [u8; 5],
-}
-
-/// `struct rdma_ucm_destroy_id`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct DestroyId {
-    pub(crate) response: u64,
-    pub(crate) id: u32,
-    pub(crate) reserved: u32,
-}
-
-/// The same structure, for `RDMA_USER_CM_CMD_LEAVE_MCAST`.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct LeaveMcast {
-    pub(crate) destroy: DestroyId,
-}
-
-/// `struct rdma_ucm_bind`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Bind {
-    pub(crate) id: u32,
-    pub(crate) addr_size: u16,
-    pub(crate) reserved: u16,
-    pub(crate) addr: Storage,
-}
 
 /// `struct sockaddr_in6`, in which an address of IPv4 has room too.
 #[derive(Clone, Copy)]
 #[repr(C, align(4))]
 pub(crate) struct In6(pub(crate) [u8; 28]);
 
-/// `struct rdma_ucm_resolve_ip`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct ResolveIp {
-    pub(crate) src_addr: In6,
-    pub(crate) dst_addr: In6,
-    pub(crate) id: u32,
-    pub(crate) timeout_ms: u32,
+/// Declares structures, with their names in C. A literal is the name of a field in C where Rust's is another one.
+macro_rules! structures {
+    ($(
+        $(#[$attr:meta])*
+        struct $name:ident($c:ident) { $( $field:ident $($of_c:literal)?: $ty:ty, )+ }
+    )+) => {
+        $(
+            $(#[$attr])*
+            #[derive(Clone, Copy)]
+            #[repr(C)]
+            pub(crate) struct $name {
+                $( pub(crate) $field: $ty, )+
+            }
+
+            // It has no padding.
+            const _: () = assert!(size_of::<$name>() == 0 $( + size_of::<$ty>() )+);
+        )+
+
+        /// The sizes and offsets of all structures, in C and here.
+        #[cfg(test)]
+        #[allow(dead_code, reason = "for tests/kernel_layout.rs")]
+        pub(crate) fn layout() -> Vec<(String, usize)> {
+            let mut all = Vec::new();
+            $(
+                all.push((format!("sizeof(struct {})", stringify!($c)), size_of::<$name>()));
+                $(
+                    let field = [$($of_c,)? stringify!($field).trim_start_matches("r#")][0];
+                    all.push((format!("offsetof(struct {}, {field})", stringify!($c)), core::mem::offset_of!($name, $field)));
+                )+
+            )+
+            all
+        }
+    };
 }
 
-/// `struct rdma_ucm_resolve_route`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct ResolveRoute {
-    pub(crate) id: u32,
-    pub(crate) timeout_ms: u32,
-}
+structures! {
+    struct Header(rdma_ucm_cmd_hdr) { cmd: u32, r#in: u16, out: u16, }
+    struct CreateId(rdma_ucm_create_id) { uid: u64, response: u64, ps: u16, qp_type: u8, reserved: [u8; 5], }
+    struct DestroyId(rdma_ucm_destroy_id) { response: u64, id: u32, reserved: u32, }
+    struct LeaveMcast(rdma_ucm_destroy_id) { response: u64, id: u32, reserved: u32, }
+    struct Bind(rdma_ucm_bind) { id: u32, addr_size: u16, reserved: u16, addr: Storage, }
+    struct ResolveIp(rdma_ucm_resolve_ip) { src_addr: In6, dst_addr: In6, id: u32, timeout_ms: u32, }
+    struct ResolveRoute(rdma_ucm_resolve_route) { id: u32, timeout_ms: u32, }
+    struct Query(rdma_ucm_query) { response: u64, id: u32, option: u32, }
+    struct ConnParam(rdma_ucm_conn_param) {
+        qp_num: u32, qkey: u32, private_data: [u8; PRIVATE_DATA], private_data_len: u8, srq: u8,
+        responder_resources: u8, initiator_depth: u8, flow_control: u8, retry_count: u8, rnr_retry_count: u8,
+        valid: u8,
+    }
+    struct Ece(rdma_ucm_ece) { vendor_id: u32, attr_mod: u32, }
+    struct Connect(rdma_ucm_connect) { conn_param: ConnParam, id: u32, reserved: u32, ece: Ece, }
+    struct Listen(rdma_ucm_listen) { id: u32, backlog: u32, }
+    struct Accept(rdma_ucm_accept) { uid: u64, conn_param: ConnParam, id: u32, reserved: u32, ece: Ece, }
+    struct Reject(rdma_ucm_reject) {
+        id: u32, private_data_len: u8, reason: u8, reserved: [u8; 2], private_data: [u8; PRIVATE_DATA],
+    }
+    struct Disconnect(rdma_ucm_disconnect) { id: u32, }
+    struct Notify(rdma_ucm_notify) { id: u32, event: u32, }
+    struct JoinMcast(rdma_ucm_join_mcast) {
+        response: u64, uid: u64, id: u32, addr_size: u16, join_flags: u16, addr: Storage,
+    }
+    struct GetEvent(rdma_ucm_get_event) { response: u64, }
+    struct SetOption(rdma_ucm_set_option) { optval: u64, id: u32, level: u32, optname: u32, optlen: u32, }
+    struct MigrateId(rdma_ucm_migrate_id) { response: u64, id: u32, fd: u32, }
+    struct InitQpAttr(rdma_ucm_init_qp_attr) { response: u64, id: u32, qp_state: u32, }
 
-/// `struct rdma_ucm_query`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Query {
-    pub(crate) response: u64,
-    pub(crate) id: u32,
-    pub(crate) option: u32,
-}
-
-/// `struct rdma_ucm_conn_param`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct ConnParam {
-    pub(crate) qp_num: u32,
-    pub(crate) qkey: u32,
-    pub(crate) private_data: [u8; PRIVATE_DATA],
-    pub(crate) private_data_len: u8,
-    pub(crate) srq: u8,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    pub(crate) flow_control: u8,
-    pub(crate) retry_count: u8,
-    pub(crate) rnr_retry_count: u8,
-    pub(crate) valid: u8,
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct AhAttr(ib_uverbs_ah_attr) {
+        dgid "grh.dgid": [u8; 16], flow_label "grh.flow_label": u32, sgid_index "grh.sgid_index": u8,
+        hop_limit "grh.hop_limit": u8, traffic_class "grh.traffic_class": u8, grh_reserved "grh.reserved": u8,
+        dlid: u16, sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8, reserved: u8,
+    }
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct QpAttr(ib_uverbs_qp_attr) {
+        qp_attr_mask: u32, qp_state: u32, cur_qp_state: u32, path_mtu: u32, path_mig_state: u32, qkey: u32,
+        rq_psn: u32, sq_psn: u32, dest_qp_num: u32, qp_access_flags: u32, ah_attr: AhAttr, alt_ah_attr: AhAttr,
+        max_send_wr: u32, max_recv_wr: u32, max_send_sge: u32, max_recv_sge: u32, max_inline_data: u32,
+        pkey_index: u16, alt_pkey_index: u16, en_sqd_async_notify: u8, sq_draining: u8, max_rd_atomic: u8,
+        max_dest_rd_atomic: u8, min_rnr_timer: u8, port_num: u8, timeout: u8, retry_cnt: u8, rnr_retry: u8,
+        alt_port_num: u8, alt_timeout: u8, reserved: [u8; 5],
+    }
 }
 
 impl ConnParam {
@@ -150,173 +143,6 @@ impl ConnParam {
         rnr_retry_count: 0,
         valid: 0,
     };
-}
-
-/// `struct rdma_ucm_ece`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Ece {
-    pub(crate) vendor_id: u32,
-    pub(crate) attr_mod: u32,
-}
-
-/// `struct rdma_ucm_connect`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Connect {
-    pub(crate) conn_param: ConnParam,
-    pub(crate) id: u32,
-    pub(crate) reserved: u32,
-    pub(crate) ece: Ece,
-}
-
-/// `struct rdma_ucm_listen`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Listen {
-    pub(crate) id: u32,
-    pub(crate) backlog: u32,
-}
-
-/// `struct rdma_ucm_accept`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Accept {
-    pub(crate) uid: u64,
-    pub(crate) conn_param: ConnParam,
-    pub(crate) id: u32,
-    pub(crate) reserved: u32,
-    pub(crate) ece: Ece,
-}
-
-/// `struct rdma_ucm_reject`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Reject {
-    pub(crate) id: u32,
-    pub(crate) private_data_len: u8,
-    pub(crate) reason: u8,
-    pub(crate) reserved: [u8; 2],
-    pub(crate) private_data: [u8; PRIVATE_DATA],
-}
-
-/// `struct rdma_ucm_disconnect`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Disconnect {
-    pub(crate) id: u32,
-}
-
-/// `struct rdma_ucm_notify`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Notify {
-    pub(crate) id: u32,
-    pub(crate) event: u32,
-}
-
-/// `struct rdma_ucm_join_mcast`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct JoinMcast {
-    pub(crate) response: u64,
-    pub(crate) uid: u64,
-    pub(crate) id: u32,
-    pub(crate) addr_size: u16,
-    pub(crate) join_flags: u16,
-    pub(crate) addr: Storage,
-}
-
-/// `struct rdma_ucm_get_event`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct GetEvent {
-    pub(crate) response: u64,
-}
-
-/// `struct rdma_ucm_set_option`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct SetOption {
-    pub(crate) optval: u64,
-    pub(crate) id: u32,
-    pub(crate) level: u32,
-    pub(crate) optname: u32,
-    pub(crate) optlen: u32,
-}
-
-/// `struct rdma_ucm_migrate_id`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct MigrateId {
-    pub(crate) response: u64,
-    pub(crate) id: u32,
-    pub(crate) fd: u32,
-}
-
-/// `struct rdma_ucm_init_qp_attr`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct InitQpAttr {
-    pub(crate) response: u64,
-    pub(crate) id: u32,
-    pub(crate) qp_state: u32,
-}
-
-/// `struct ib_uverbs_ah_attr` of `rdma/ib_user_verbs.h`, with its `struct ib_uverbs_global_route`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct AhAttr {
-    pub(crate) dgid: [u8; 16],
-    pub(crate) flow_label: u32,
-    pub(crate) sgid_index: u8,
-    pub(crate) hop_limit: u8,
-    pub(crate) traffic_class: u8,
-    pub(crate) grh_reserved: u8,
-    pub(crate) dlid: u16,
-    pub(crate) sl: u8,
-    pub(crate) src_path_bits: u8,
-    pub(crate) static_rate: u8,
-    pub(crate) is_global: u8,
-    pub(crate) port_num: u8,
-    pub(crate) reserved: u8,
-}
-
-/// `struct ib_uverbs_qp_attr` of `rdma/ib_user_verbs.h`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct QpAttr {
-    pub(crate) qp_attr_mask: u32,
-    pub(crate) qp_state: u32,
-    pub(crate) cur_qp_state: u32,
-    pub(crate) path_mtu: u32,
-    pub(crate) path_mig_state: u32,
-    pub(crate) qkey: u32,
-    pub(crate) rq_psn: u32,
-    pub(crate) sq_psn: u32,
-    pub(crate) dest_qp_num: u32,
-    pub(crate) qp_access_flags: u32,
-    pub(crate) ah_attr: AhAttr,
-    pub(crate) alt_ah_attr: AhAttr,
-    pub(crate) max_send_wr: u32,
-    pub(crate) max_recv_wr: u32,
-    pub(crate) max_send_sge: u32,
-    pub(crate) max_recv_sge: u32,
-    pub(crate) max_inline_data: u32,
-    pub(crate) pkey_index: u16,
-    pub(crate) alt_pkey_index: u16,
-    pub(crate) en_sqd_async_notify: u8,
-    pub(crate) sq_draining: u8,
-    pub(crate) max_rd_atomic: u8,
-    pub(crate) max_dest_rd_atomic: u8,
-    pub(crate) min_rnr_timer: u8,
-    pub(crate) port_num: u8,
-    pub(crate) timeout: u8,
-    pub(crate) retry_cnt: u8,
-    pub(crate) rnr_retry: u8,
-    pub(crate) alt_port_num: u8,
-    pub(crate) alt_timeout: u8,
-    pub(crate) reserved: [u8; 5],
 }
 
 /// Offsets in the kernel's answers, which are parsed as bytes.

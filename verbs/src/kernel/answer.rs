@@ -1,5 +1,6 @@
 //! Parses the kernel's answers from their bytes, in safe code.
 
+use core::mem::offset_of;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use cmid_proto::datapath::{AhAttr, GlobalRoute};
@@ -79,10 +80,12 @@ impl<'a> Answer<'a> {
 
 /// `struct ib_uverbs_ah_attr`.
 fn path(ah: &[u8]) -> AhAttr {
-    let [sgid_index, hop_limit, traffic_class, _] = bytes(ah, 20);
-    let grh = GlobalRoute { dgid: bytes(ah, 0), flow_label: word(ah, 16), sgid_index, hop_limit, traffic_class };
-    let [sl, src_path_bits, static_rate, is_global, port_num, _] = bytes(ah, 26);
-    let dlid = u16::from_ne_bytes(bytes(ah, 24));
+    use crate::kernel::abi::AhAttr as C;
+    let [sgid_index, hop_limit, traffic_class] = bytes(ah, offset_of!(C, sgid_index));
+    let flow_label = word(ah, offset_of!(C, flow_label));
+    let grh = GlobalRoute { dgid: bytes(ah, 0), flow_label, sgid_index, hop_limit, traffic_class };
+    let [sl, src_path_bits, static_rate, is_global, port_num] = bytes(ah, offset_of!(C, sl));
+    let dlid = u16::from_ne_bytes(bytes(ah, offset_of!(C, dlid)));
     AhAttr { grh: (is_global != 0).then_some(grh), dlid, sl, src_path_bits, static_rate, port_num }
 }
 

@@ -57,54 +57,32 @@ macro_rules! bodies {
 }
 
 macro_rules! without_response {
-    ($($body:ident),+ $(,)?) => {$(
-        // SAFETY: no field is an address.
-        unsafe impl WithoutResponse for abi::$body {}
-    )+};
+    ($($body:ident),+ $(,)?) => {
+        bodies!($($body),+);
+        $(
+            // SAFETY: no field is an address.
+            unsafe impl WithoutResponse for abi::$body {}
+        )+
+    };
 }
 
 macro_rules! with_response {
-    ($($body:ident { $($response:ident).+ }),+ $(,)?) => {$(
-        // SAFETY: no other field is an address.
-        unsafe impl WithResponse for abi::$body {
-            fn response(&mut self) -> &mut u64 {
-                &mut self.$($response).+
+    ($($body:ident),+ $(,)?) => {
+        bodies!($($body),+);
+        $(
+            // SAFETY: no other field is an address.
+            unsafe impl WithResponse for abi::$body {
+                fn response(&mut self) -> &mut u64 {
+                    &mut self.response
+                }
             }
-        }
-    )+};
+        )+
+    };
 }
 
-bodies!(
-    CreateId,
-    DestroyId,
-    Bind,
-    ResolveIp,
-    ResolveRoute,
-    Query,
-    Connect,
-    Listen,
-    Accept,
-    Reject,
-    Disconnect,
-    Notify,
-    JoinMcast,
-    GetEvent,
-    SetOption,
-    MigrateId,
-    LeaveMcast,
-    InitQpAttr,
-);
+bodies!(SetOption);
 without_response!(Bind, ResolveIp, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
-with_response!(
-    CreateId { response },
-    DestroyId { response },
-    LeaveMcast { destroy.response },
-    Query { response },
-    JoinMcast { response },
-    GetEvent { response },
-    MigrateId { response },
-    InitQpAttr { response },
-);
+with_response!(CreateId, DestroyId, LeaveMcast, Query, JoinMcast, GetEvent, MigrateId, InitQpAttr);
 
 /// A command with its header, in the form for the kernel.
 #[repr(C)]

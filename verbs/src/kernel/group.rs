@@ -68,7 +68,7 @@ impl Id {
             qp.detach_group(group);
         }
         let id = self.groups[at].handle;
-        self.fd.number(abi::LeaveMcast { destroy: abi::DestroyId { response: 0, id, reserved: 0 } })?;
+        self.fd.number(abi::LeaveMcast { response: 0, id, reserved: 0 })?;
         self.groups.remove(at);
         Ok(())
     }
