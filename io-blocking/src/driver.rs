@@ -8,13 +8,12 @@ use cmid_io_common::now;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::handshake::{BoxError, Connected, Session};
 use cmid_proto::{
-    ChannelKey, Drive, Errno, Event, EventError, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
-    RequestKind, State, Time, table,
+    ChannelKey, Drive, Errno, Event, EventError, IdKey, Limits, Next, Observer, Pollable, PortSpace, RefuseReason,
+    Refused, RequestKind, Service, State, Time, table,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::begun;
 use crate::cancel::Canceller;
 use crate::error::Error;
 use crate::poller::Channels;
@@ -231,13 +230,9 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     /// Synchronous mode: waits until the last request on an id, of kind `request_kind`, has ended. The wait has no time
     /// limit besides the deadline of the request. Returns at once if the request ends with its call.
     ///
-    /// Also waits for a resolve, connect, accept, disconnect or teardown that was under way when the id entered
-    /// synchronous mode. Its end is an ordinary event; if it succeeded, [`next_event`](Blocking::next_event) still
-    /// returns the event.
-    ///
     /// # Errors
     /// [`Error::Core`] if the id does not exist or is not in synchronous mode; [`Error::NotSynchronous`] if the
-    /// request was made before the id entered synchronous mode, and has ended or is a join; [`Error::Ended`] with the
+    /// request was made before the id entered synchronous mode: it ends by an ordinary event; [`Error::Ended`] with the
     /// event if it failed, [`Error::TimedOut`]; [`Error::Cancelled`], after which the request is still open;
     /// [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
     pub fn finish(&mut self, id: IdKey, request_kind: RequestKind) -> Result<(), Error> {
@@ -245,14 +240,15 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         let core = self.drive().core();
         let Some(state) = core.state(id) else { return Err(Refused::NoSuchId { id, request: request_kind }.into()) };
         if core.id_info(id).and_then(|it| it.sync_open).is_none() && core.sync_result(id).is_none() {
-            let ends_by_event = begun::ends_by_event(request_kind, core.id_info(id).map(|it| it.port_space));
-            return match (ends_by_event, core.id_info(id).is_some_and(|it| it.is_sync)) {
-                (false, _) => Ok(()),
-                (true, false) => {
-                    Err(Refused::Request { id, request: request_kind, state, reason: RefuseReason::NotSync }.into())
-                }
-                (true, true) => self.finish_begun(id, request_kind, state),
-            };
+            let info = core.id_info(id);
+            if !ends_by_event(request_kind, info.map(|it| it.port_space)) {
+                return Ok(());
+            }
+            return Err(if info.is_some_and(|it| it.is_sync) {
+                Error::NotSynchronous { during }
+            } else {
+                Refused::Request { id, request: request_kind, state, reason: RefuseReason::NotSync }.into()
+            });
         }
         self.open = Some(request_kind);
         self.await_end(id, Time::NEVER, during)?;
@@ -277,27 +273,11 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
 
     /// Takes the undelivered events, because the awaited event may be behind them.
     fn take_aside(&mut self) {
-        let ids: Vec<_> = self.drive.core().ids().collect();
-        ids.into_iter().for_each(|id| self.take_aside_of(id));
-    }
-
-    fn take_aside_of(&mut self, id: IdKey) {
-        if let Some(home) = self.drive.core().channel(id) {
+        let core = self.drive.core();
+        let homes: Vec<_> = core.ids().filter_map(|id| core.channel(id)).collect();
+        for home in homes {
             self.aside.extend(std::iter::from_fn(|| self.drive.next_event(home)));
         }
-    }
-
-    /// Takes the events of an id that are older than the end of its request, which changes its state `begun`. Returns the
-    /// number of events taken aside before that end.
-    fn take_older(&mut self, id: IdKey, begun: State) -> usize {
-        let mut older = self.aside.len();
-        while self.drive.core().state(id) == Some(begun) {
-            older = self.aside.len();
-            let home = self.drive.core().channel(id);
-            let Some(event) = home.and_then(|home| self.drive.next_event(home)) else { break };
-            self.aside.push_back(event);
-        }
-        older
     }
 
     /// Whether the core cannot read an id's channel because undelivered events fill it.
@@ -307,34 +287,6 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
             !core.channel_info(line).is_some_and(|it| it.is_paused)
                 && !core.channel_info(line).is_some_and(|it| it.has_failed)
                 && core.wants_event(line).is_none()
-        })
-    }
-
-    /// Waits for the end of a request that was under way in state `begun` when the id entered synchronous mode.
-    fn finish_begun(&mut self, id: IdKey, request_kind: RequestKind, begun: State) -> Result<(), Error> {
-        let during = request_kind.name();
-        if table::operation(begun) != Some(request_kind) {
-            return Err(Error::NotSynchronous { during });
-        }
-        let mut older = self.take_older(id, begun);
-        let mut last = false;
-        while self.drive().core().state(id) == Some(begun) {
-            if self.is_full(id) {
-                self.take_aside();
-            }
-            self.wait_until(WaitFor::EventOf(id), None, Time::NEVER, &mut last, during)?;
-            older = self.take_older(id, begun);
-        }
-        self.take_aside_of(id);
-        let transport = self.drive().core().id_info(id).map(|it| it.transport).unwrap_or_default();
-        let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, request_kind, begun, transport);
-        let Some(at) = self.aside.iter().skip(older).position(is_end).map(|at| older + at) else {
-            return Err(Error::NotSynchronous { during });
-        };
-        let Err(errno) = self.aside[at].result_of(request_kind) else { return Ok(()) };
-        Err(match self.aside.remove(at) {
-            Some(event) if event.cm().is_some() => Error::Ended { during, error: EventError { errno, event }.into() },
-            Some(_) | None => Error::TimedOut { during },
         })
     }
 
@@ -423,4 +375,16 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
             Woken::Time
         })
     }
+}
+
+/// Whether the request ends by an event; otherwise it ends with its call.
+fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSpace>) -> bool {
+    if request_kind == RequestKind::Accept {
+        // An accept of a SIDR lookup is followed by no event.
+        return port_space.is_some_and(|space| space.service() == Service::Connected);
+    }
+    // These wait in no state of their own.
+    matches!(request_kind, RequestKind::GetRequest | RequestKind::Join)
+        || (request_kind != RequestKind::Destroy
+            && State::ALL.into_iter().any(|state| table::operation(state) == Some(request_kind)))
 }

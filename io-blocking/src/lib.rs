@@ -43,7 +43,6 @@
 //! use [`Blocking`] with endpoints, which are ids in synchronous mode.
 #![forbid(unsafe_code)]
 
-mod begun;
 mod cancel;
 mod completions;
 mod connection;
