@@ -65,11 +65,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         let fds = cqs.iter().map(|cq| cq.fd());
         let all = [self.canceller().as_fd()].into_iter().chain(fds);
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let timeout = Timespec {
-            tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(at_most.subsec_nanos()),
-        };
-        match poll(&mut polled, Some(&timeout)) {
+        match poll(&mut polled, Timespec::try_from(at_most).ok().as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Error::Wait(Errno(error.raw_os_error()))),
         }

@@ -333,10 +333,8 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         also: Option<BorrowedFd<'_>>,
         at_most: Option<Duration>,
     ) -> Result<Woken, Errno> {
-        let timeout = at_most.map(|span| Timespec {
-            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(span.subsec_nanos()),
-        });
+        // A span that does not fit has no end.
+        let timeout = at_most.and_then(|span| Timespec::try_from(span).ok());
         let device = self.drive.device();
         let core = self.drive.core();
         let is_awaited = |key: ChannelKey| match awaited {
