@@ -69,8 +69,9 @@ pub trait Device {
         None
     }
 
-    /// Whether an id has a QP of the device's data path; `None` if the device does not know. After a detach that has
-    /// failed half way, [`Drive::detach_qp`](crate::Drive::detach_qp) believes the device.
+    /// Whether an id has a QP of the device's data path; `None` if the device does not know.
+    /// [`Drive::attach_qp`](crate::Drive::attach_qp) and [`Drive::detach_qp`](crate::Drive::detach_qp) believe the device, and not
+    /// the closure that they were given.
     fn has_qp(&self, _id: IdKey) -> Option<bool> {
         None
     }

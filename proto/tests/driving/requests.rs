@@ -9,8 +9,8 @@ use cmid_proto::{
 };
 
 use crate::device::{
-    PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed, take,
-    with_an_id,
+    Driven, PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed,
+    take, with_an_id,
 };
 
 fn reason(error: Error) -> Option<RefuseReason> {
@@ -197,6 +197,20 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     drive.device_mut().has_qp = Some(false);
     drive.detach_qp(id, |_, _| Err(Errno::EIO)).unwrap_err();
     assert!(!drive.core().id_info(id).is_some_and(|it| it.has_qp));
+}
+
+#[test]
+fn a_closure_that_makes_or_destroys_no_qp_changes_nothing() {
+    let (mut drive, _, id) = with_an_id(Acks::OnDelivery);
+    drive.bind(id, addr(1)).unwrap();
+    let has_qp = |drive: &Driven| drive.core().id_info(id).is_some_and(|it| it.has_qp);
+    drive.device_mut().has_qp = Some(false);
+    drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    assert!(!has_qp(&drive), "a connect would send the number 0");
+    drive.device_mut().has_qp = Some(true);
+    drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    drive.detach_qp(id, |_, _| Ok(())).unwrap();
+    assert!(has_qp(&drive), "the next attach would fail at the device");
 }
 
 #[test]
