@@ -115,10 +115,10 @@ impl Host {
     /// later requests except destroy fail with `ENXIO`. Ids without a device, such as wildcard listeners, do not
     /// change. Connections that were not accepted get no event, but their requests fail with `ENXIO` too.
     ///
-    /// No message is sent: peers cannot distinguish this from a crashed host. A QP is flushed to its completion
-    /// queues and then removed; posting to it fails with `EINVAL`. Completion queues can still be polled, and memory
-    /// can be read and written. A region can only be deregistered, which fails with `EIO`
-    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    /// Peers get the messages of a destroy: a connected one gets DISCONNECTED. A host that crashes sends none
+    /// ([`set_link`](Host::set_link)). A QP is flushed to its completion queues and then removed; posting to it fails
+    /// with `EINVAL`. Completion queues can still be polled, and memory can be read and written. A region can only be
+    /// deregistered, which fails with `EIO` ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn remove_device(&self) {
         self.fabric.with(|world| world.remove_device(self.no));
     }

@@ -245,11 +245,6 @@ impl World {
             // The kernel waits here until the message has run out of retries.
             self.counters.stalls += 1;
         }
-        self.drop_conn(no);
-    }
-
-    /// Removes a connection without a message to the peer.
-    pub(crate) fn drop_conn(&mut self, no: IdNo) {
         self.forget_remote(no);
         let Some(conn) = self.ids.get_mut(&no).and_then(|id| id.conn.take()) else { return };
         if let Some(outstanding) = conn.outstanding {

@@ -7,8 +7,8 @@ use crate::index::{HostNo, IdNo};
 use crate::kernel::channel::Kind;
 
 impl World {
-    /// Closes every id with the device, and reports it if events are delivered for the id. Ids without a device, such
-    /// as wildcard listeners, do not change.
+    /// Closes every id with the device, as a destroy does towards the peer, and reports it if events are delivered for
+    /// the id. Ids without a device, such as wildcard listeners, do not change.
     pub(crate) fn remove_device(&mut self, host: HostNo) {
         let devices = self.devices_of(host);
         if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
@@ -36,7 +36,7 @@ impl World {
     /// Ends the kernel's part of an id; the user context remains (`ucma_close_id`).
     fn close_id(&mut self, no: IdNo) {
         self.release_port(no);
-        self.drop_conn(no);
+        self.destroy_conn(no);
         self.iw_destroy(no);
         self.cancel_joins(no);
         let Some(id) = self.ids.get_mut(&no) else { return };

@@ -4,7 +4,7 @@ use cmid_proto::datapath::{PostReason, SendWr, prelude::*};
 use cmid_proto::{Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Ece, Errno, IdKey, Outcome, PortSpace};
 use cmid_sim::{Access, Config, Fabric, Host, WcStatus};
 
-use crate::common::{Env, SECOND, Side, connected, ip, only, why};
+use crate::common::{EINVAL, Env, SECOND, Side, connected, ip, only, why};
 
 const ENXIO: Outcome = Err(Errno::ENXIO);
 
@@ -167,50 +167,103 @@ fn qps_are_flushed_and_gone() {
 }
 
 /// Two hosts with an established connection between them.
-fn apart() -> (Fabric, Host, Side, Side, [ChannelKey; 2], [IdKey; 3]) {
-    let fabric = Fabric::new(Config::default());
-    let far = fabric.host(&[ip("10.0.0.2")]);
-    let mut client = Side::new(&fabric.host(&[ip("10.0.0.1")]));
-    let mut server = Side::new(&far);
-    let (cc, cs) = (client.channel(), server.channel());
-    let listener = server.listener(cs, "0.0.0.0:7");
-    let c = client.resolved(cc, "10.0.0.2:7");
-    client.connect(c, ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
-    let s = server.requested(cs, listener);
-    server.accept(s, ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
-    client.next(cc).is(c, CmEvent::ConnectResponse, 0);
-    client.establish(c).unwrap();
-    server.next(cs).is(s, CmEvent::Established, 0);
-    (fabric, far, client, server, [cc, cs], [listener, c, s])
+struct Apart {
+    fabric: Fabric,
+    near: Host,
+    far: Host,
+    client: Side,
+    server: Side,
+    cc: ChannelKey,
+    cs: ChannelKey,
+    listener: IdKey,
+    c: IdKey,
+    s: IdKey,
+}
+
+fn with_qp(qp_num: u32) -> ConnParam {
+    ConnParam { qp_num, ..ConnParam::default() }
+}
+
+impl Apart {
+    fn new() -> Apart {
+        let fabric = Fabric::new(Config::default());
+        let far = fabric.host(&[ip("10.0.0.2")]);
+        let near = fabric.host(&[ip("10.0.0.1")]);
+        let (mut client, mut server) = (Side::new(&near), Side::new(&far));
+        let (cc, cs) = (client.channel(), server.channel());
+        let listener = server.listener(cs, "0.0.0.0:7");
+        let c = client.resolved(cc, "10.0.0.2:7");
+        client.connect(c, with_qp(5), &[]).unwrap();
+        let s = server.requested(cs, listener);
+        server.accept(s, with_qp(6), &[]).unwrap();
+        client.next(cc).is(c, CmEvent::ConnectResponse, 0);
+        client.establish(c).unwrap();
+        server.next(cs).is(s, CmEvent::Established, 0);
+        Apart { fabric, near, far, client, server, cc, cs, listener, c, s }
+    }
+
+    /// Three more requests. The first is answered, and the client has read the answer; the second one is read.
+    fn request(&mut self) -> ([IdKey; 3], [IdKey; 2]) {
+        let clients = [7, 8, 9].map(|qp_num| {
+            let id = self.client.resolved(self.cc, "10.0.0.2:7");
+            self.client.connect(id, with_qp(qp_num), &[]).unwrap();
+            id
+        });
+        let read = [0; 2].map(|_| self.server.requested(self.cs, self.listener));
+        self.server.accept(read[0], with_qp(10), &[]).unwrap();
+        self.client.next(self.cc).is(clients[0], CmEvent::ConnectResponse, 0);
+        (clients, read)
+    }
 }
 
 #[test]
-fn peers_see_a_host_that_has_vanished() {
-    for vanishes in [Host::remove_device, |far: &Host| far.set_link(false)] {
-        let (_fabric, far, mut client, _server, [cc, _], [_, c, _]) = apart();
-        vanishes(&far);
-        client.quiet(cc, SECOND * 1000);
-        client.disconnect(c).unwrap();
-        let (seen, waited) = client.next_timed(cc);
-        seen.is(c, CmEvent::Disconnected, -110);
-        assert!(waited > SECOND * 70 && waited < SECOND * 80, "{waited:?}");
+fn a_host_that_vanishes_tells_no_peer() {
+    let Apart { fabric: _fabric, far, mut client, cc, c, .. } = Apart::new();
+    far.set_link(false);
+    client.quiet(cc, SECOND * 1000);
+    client.disconnect(c).unwrap();
+    let (seen, waited) = client.next_timed(cc);
+    seen.is(c, CmEvent::Disconnected, -110);
+    assert!(waited > SECOND * 70 && waited < SECOND * 80, "{waited:?}");
+}
+
+#[test]
+fn the_peers_of_a_removed_device_see_a_destroy() {
+    let mut of_server = Apart::new();
+    let (clients, _) = of_server.request();
+    of_server.far.remove_device();
+    let Apart { client, cc, c, .. } = &mut of_server;
+    client.next(*cc).is(*c, CmEvent::Disconnected, 0);
+    for id in clients {
+        client.next(*cc).is(id, CmEvent::Rejected, 28);
+    }
+
+    let mut of_client = Apart::new();
+    let (_, [answered, read]) = of_client.request();
+    of_client.near.remove_device();
+    let Apart { server, cs, s, listener, .. } = &mut of_client;
+    let unread = server.requested(*cs, *listener);
+    server.next(*cs).is(*s, CmEvent::Disconnected, 0);
+    server.next(*cs).is(answered, CmEvent::Rejected, 28);
+    for id in [read, unread] {
+        assert_eq!(server.accept(id, with_qp(11), &[]), EINVAL);
     }
 }
 
 #[test]
 fn a_wildcard_listener_takes_to_the_device_that_comes() {
-    let (_fabric, far, mut client, mut server, [cc, cs], [l, _, s]) = apart();
+    let Apart { fabric: _fabric, far, mut client, mut server, cc, cs, listener: l, c, s, .. } = Apart::new();
     far.remove_device();
     server.next(cs).is(s, CmEvent::DeviceRemoval, 0);
+    client.next(cc).is(c, CmEvent::Disconnected, 0);
     let again = client.resolved(cc, "10.0.0.2:7");
-    let param = ConnParam { qp_num: 7, ..Default::default() };
-    client.connect(again, param, &[]).unwrap();
+    client.connect(again, with_qp(7), &[]).unwrap();
     client.quiet(cc, SECOND);
     server.quiet(cs, SECOND);
     far.add_device();
     // The client's next attempt.
     let new = server.requested(cs, l);
-    server.accept(new, ConnParam { qp_num: 8, ..Default::default() }, &[]).unwrap();
+    server.accept(new, with_qp(8), &[]).unwrap();
     client.next(cc).is(again, CmEvent::ConnectResponse, 0);
     // The ids of the removed device stay unusable, and their addresses are free.
     assert_eq!(server.disconnect(s), ENXIO);
