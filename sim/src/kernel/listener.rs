@@ -66,19 +66,26 @@ impl World {
     /// `cma_ib_id_from_event`, `cma_match_private_data`).
     pub(crate) fn listener(&self, at: HostNo, service: (PortSpace, u16), ip: IpAddr) -> Result<IdNo, i32> {
         let Some(host) = self.hosts.get(at.0) else { return Err(reason::INVALID_SERVICE_ID) };
-        let mut service_known = false;
+        let (mut service_known, mut found) = (false, None);
         for no in host.ports.owners(service.0, service.1) {
-            let Some(id) = self.ids.get(&no).filter(|id| id.state == CmState::Listen) else { continue };
+            let Some(id) = self.ids.get(&no) else { continue };
             let Some(src) = id.src.map(|src| src.ip()) else { continue };
-            service_known = true;
+            let listens = id.state == CmState::Listen;
+            service_known |= listens;
+            // The kernel looks at the state after it has chosen, so an id with a device hides listeners. siw's listeners are sockets.
+            let chosen = listens || (id.device && !self.is_iwarp(at));
             let family = src.is_ipv4() == ip.is_ipv4() || !id.options.takes_only_its_family(src);
             // siw listens on a loopback address itself (`siw_create_listen`).
             let wildcard = is_any(src) && !(src.is_loopback() && self.is_iwarp(at));
-            if (wildcard && family) || src == ip {
-                return Ok(no);
+            if found.is_none() && chosen && ((wildcard && family) || src == ip) {
+                found = Some((no, listens));
             }
         }
-        Err(if service_known { reason::CONSUMER_DEFINED } else { reason::INVALID_SERVICE_ID })
+        match found {
+            Some((no, true)) => Ok(no),
+            Some((_, false)) | None if service_known => Err(reason::CONSUMER_DEFINED),
+            Some((_, false)) | None => Err(reason::INVALID_SERVICE_ID),
+        }
     }
 
     /// Takes a place in the backlog; returns the listener's channel, or `None` if the backlog is full

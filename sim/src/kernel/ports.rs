@@ -14,6 +14,7 @@ const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
+    /// The newest first (`cma_bind_port`).
     owners: Table<(PortSpace, u16), Vec<Owner>>,
 }
 
@@ -31,7 +32,7 @@ impl Ports {
     pub(crate) fn take(&mut self, space: PortSpace, port: u16, owner: Owner, rng: &mut Rng) -> Result<u16, Errno> {
         let port = if port == 0 { self.free_port(space, rng)? } else { port };
         self.check(space, port, owner)?;
-        self.owners.or_default((space, port)).push(owner);
+        self.owners.or_default((space, port)).insert(0, owner);
         Ok(port)
     }
 
@@ -53,13 +54,13 @@ impl Ports {
         }
     }
 
-    /// The ids that are bound to a port, oldest first.
+    /// The ids that are bound to a port, newest first: the first that takes a request gets it (`cma_find_listener`).
     pub(crate) fn owners(&self, space: PortSpace, port: u16) -> impl Iterator<Item = IdNo> + '_ {
         self.owners.get(&(space, port)).into_iter().flatten().map(|owner| owner.id)
     }
 
-    /// Checks whether an id may share a port with its owners. A wildcard on either side has priority over an equal
-    /// address: `EADDRNOTAVAIL` comes before `EADDRINUSE`.
+    /// Checks whether an id may share a port with its owners. The newest that it cannot share with decides the error: with a
+    /// wildcard on either side it is `EADDRNOTAVAIL`, with an equal address `EADDRINUSE`.
     pub(crate) fn check(&self, space: PortSpace, port: u16, owner: Owner) -> Result<(), Errno> {
         for other in self.owners.get(&(space, port)).into_iter().flatten() {
             let apart = owner.af_only && other.af_only && owner.ip.is_ipv4() != other.ip.is_ipv4();

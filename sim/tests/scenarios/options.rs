@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{CmEvent, CmOption, ConnParam, Errno};
+use cmid_proto::{CmEvent, CmOption, ConnParam, Errno, IdKey};
 use cmid_sim::{Config, Flavour};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
@@ -62,6 +62,68 @@ fn families_share_a_port_if_both_keep_to_themselves() {
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     env.connect(c, &[]);
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
+}
+
+/// The owners of a port are looked at newest first (`cma_check_port`).
+#[test]
+fn the_newest_owner_of_a_port_decides_the_error() {
+    let shared = |env: &mut Env, addr| {
+        let id = env.server.id(env.cs);
+        env.server.set(id, CmOption::ReuseAddr(true)).unwrap();
+        env.server.bind(id, addr).unwrap();
+        id
+    };
+    for (addrs, error) in
+        [(["10.0.0.1:9", "0.0.0.0:9"], Errno::EADDRNOTAVAIL), (["0.0.0.0:9", "10.0.0.1:9"], Errno::EADDRINUSE)]
+    {
+        let mut env = Env::new();
+        for addr in addrs {
+            shared(&mut env, addr);
+        }
+        let alone = env.server.id(env.cs);
+        assert_eq!(env.server.bind(alone, "10.0.0.1:9"), Err(error));
+        // A listener does not share either, and its own record does not count.
+        let listener = shared(&mut env, "10.0.0.1:9");
+        shared(&mut env, addrs[1]);
+        assert_eq!(env.server.listen(listener, 1), Err(error));
+    }
+}
+
+/// An IPv6 wildcard, and an id on an IPv4 address of its port. The first is told to take IPv4 too only after they share the port.
+fn two_families(env: &mut Env, v4_addr: &str, v6_is_newer: bool) -> [IdKey; 2] {
+    let [v4, v6] = [0; 2].map(|_| env.server.id(env.cs));
+    env.server.set(v6, CmOption::AfOnly(true)).unwrap();
+    let mut bound = [(v4, v4_addr), (v6, "[::]:7")];
+    bound.rotate_left(usize::from(!v6_is_newer));
+    for (id, addr) in bound {
+        env.server.bind(id, addr).unwrap();
+    }
+    env.server.set(v6, CmOption::AfOnly(false)).unwrap();
+    env.server.listen(v6, 1).unwrap();
+    [v4, v6]
+}
+
+#[test]
+fn the_newest_listener_that_takes_a_request_gets_it() {
+    for v6_is_newer in [true, false] {
+        let mut env = Env::new();
+        let [v4, v6] = two_families(&mut env, "0.0.0.0:7", v6_is_newer);
+        env.server.listen(v4, 1).unwrap();
+        env.requested_on(if v6_is_newer { v6 } else { v4 });
+    }
+}
+
+/// The kernel chooses an id by its address, and looks only then whether it listens (`cma_find_listener`, `cma_ib_req_handler`).
+#[test]
+fn an_id_that_does_not_listen_hides_an_older_listener() {
+    let mut env = Env::new();
+    two_families(&mut env, "10.0.0.2:7", false);
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    env.connect(c, &[]);
+    env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
+    let mut env = Env::new();
+    let [_, v6] = two_families(&mut env, "10.0.0.2:7", true);
+    env.requested_on(v6);
 }
 
 #[test]
