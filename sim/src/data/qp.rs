@@ -89,19 +89,16 @@ impl Drop for Qp {
     }
 }
 
-/// The code of the time-out that the kernel sets for a QP on RoCE, 0.54 s: it doubles the life time of a packet
-/// (`CMA_IBOE_PACKET_LIFETIME`).
-const ROCE_TIMEOUT: u8 = 17;
-
 impl Pair {
     /// Sets the attributes of RTR and RTS: those that the program has chosen, the others as the kernel does
-    /// (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`). `retries` are those of the connection parameters.
-    pub(super) fn set_attrs(&mut self, (retry_count, rnr_retry): (u8, u8)) {
+    /// (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`): retries of the connection parameters, and the code of an ACK timeout.
+    pub(super) fn set_attrs(&mut self, (retry_count, rnr_retry, timeout): (u8, u8, u8)) -> Result<(), Errno> {
         let chosen = self.chosen;
         self.min_rnr_timer = chosen.min_rnr_timer.unwrap_or(RnrTimer::LONGEST);
-        self.timeout = chosen.timeout.or(AckTimeout::of_code(ROCE_TIMEOUT)).unwrap_or(AckTimeout::NEVER);
+        self.timeout = chosen.timeout.or(AckTimeout::of_code(timeout)).ok_or(Errno::EINVAL)?;
         self.retry_count = chosen.retry_count.unwrap_or(retry_count);
         self.rnr_retry_count = chosen.rnr_retry.unwrap_or(rnr_retry);
+        Ok(())
     }
 
     fn attrs(&self) -> QpAttrs {

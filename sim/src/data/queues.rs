@@ -201,16 +201,15 @@ impl Queues {
         &mut self,
         qp: QpNo,
         peer: Option<(HostNo, u32)>,
-        retries: (u8, u8),
+        attrs: (u8, u8, u8),
         depth: u8,
         answers_reads: bool,
-    ) {
-        if let Some(pair) = self.pairs.get_mut(&qp) {
-            pair.answers_reads = answers_reads;
-            pair.peer = peer.map(|(host, num)| QpNo { host, num });
-            pair.reads_at_once = Some(if depth == 0 { 0 } else { usize::from(depth).next_power_of_two() });
-            pair.set_attrs(retries);
-        }
+    ) -> Result<(), Errno> {
+        let pair = self.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
+        pair.answers_reads = answers_reads;
+        pair.peer = peer.map(|(host, num)| QpNo { host, num });
+        pair.reads_at_once = Some(if depth == 0 { 0 } else { usize::from(depth).next_power_of_two() });
+        pair.set_attrs(attrs)
     }
 
     /// Drops the packets of a QP that wait at its peer: in the error state the QP does not send them again.

@@ -31,8 +31,7 @@ impl Flavour {
     }
 }
 
-/// The packet life time of a path, as an exponent; most timers of a connection derive from it. Both sides use the
-/// value of the active side, which its REQ carries.
+/// The packet life time of a path, as an exponent; most timers of a connection derive from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LifeTime(u8);
 
@@ -48,9 +47,28 @@ impl LifeTime {
         exponent(self.0).saturating_mul(2).saturating_add(RESPONSE_TIMEOUT)
     }
 
-    /// Duration of the time wait of a connection (`cm_enter_timewait`, `cm_ack_timeout`).
+    /// The time-out of the path, for [`PathTimeout`] (`cm_init_av_by_path`).
+    pub(crate) const fn timeout(self) -> PathTimeout {
+        PathTimeout(self.0 + 1)
+    }
+}
+
+/// The time-out of a connection's path, as an exponent (`av.timeout`): that of an ACK of the QP, and of the time wait. The REQ
+/// carries that of the active side, with the ACK delay of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathTimeout(pub(crate) u8);
+
+impl PathTimeout {
+    /// The same with the ACK delay of soft-RoCE (`cm_ack_timeout`, `RXE_LOCAL_CA_ACK_DELAY`): the longer of both, and one more if the
+    /// other is at least half as long. The field in the messages has 5 bits.
+    pub(crate) fn with_ack_delay(self) -> PathTimeout {
+        let (longer, shorter) = (self.0.max(ACK_DELAY), self.0.min(ACK_DELAY));
+        PathTimeout((longer + u8::from(shorter + 1 >= longer)).min(31))
+    }
+
+    /// Duration of the time wait of a connection (`cm_enter_timewait`).
     pub(crate) const fn time_wait(self) -> Duration {
-        exponent(self.0 + 1)
+        exponent(self.0)
     }
 
     /// Interval between two transmissions after an MRA of the peer (`cm_mra_handler`).
@@ -58,6 +76,9 @@ impl LifeTime {
         exponent(24).saturating_add(self.time_wait())
     }
 }
+
+/// `RXE_LOCAL_CA_ACK_DELAY`.
+const ACK_DELAY: u8 = 15;
 
 /// Interval between two transmissions of a REP and of the passive side's DREQ (`cm_req_handler`), and of a SIDR REQ
 /// (`cma_resolve_ib_udp`).
@@ -202,16 +223,17 @@ mod tests {
         assert_eq!(new.request_interval(), Duration::from_millis(4608));
         assert_eq!(old.request_interval(), Duration::from_millis(6144));
         assert_eq!(RESPONSE_TIMEOUT, Duration::from_millis(4096));
-        assert_eq!(new.time_wait(), Duration::from_millis(512));
-        assert_eq!(old.time_wait(), Duration::from_millis(2048));
-        assert_eq!(new.mra_interval(), Duration::from_millis(66_048));
+        assert_eq!(new.timeout().time_wait(), Duration::from_millis(512));
+        assert_eq!(old.timeout().time_wait(), Duration::from_millis(2048));
+        assert_eq!(new.timeout().mra_interval(), Duration::from_millis(66_048));
     }
 
     #[test]
     fn an_ack_timeout_is_one_more_than_the_life_time() {
         assert_eq!(LifeTime::of_ack_timeout(0), None);
         assert_eq!(LifeTime::of_ack_timeout(17), Some(Flavour::Linux6_12.life_time()));
-        let longest = LifeTime::of_ack_timeout(255).map(LifeTime::time_wait);
-        assert_eq!(longest, Some(Duration::from_millis(1 << 24)));
+        let with_delay = |code| LifeTime::of_ack_timeout(code).map(|life_time| life_time.timeout().with_ack_delay().0);
+        let codes = [1, 13, 14, 15, 16, 17, 18, 31, 32, 255];
+        assert_eq!(codes.map(with_delay), [15, 15, 16, 16, 17, 17, 18, 31, 31, 31].map(Some));
     }
 }

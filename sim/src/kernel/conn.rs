@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::fabric::config::{LifeTime, RESPONSE_TIMEOUT};
+use crate::fabric::config::{PathTimeout, RESPONSE_TIMEOUT};
 use crate::fabric::timers::TimerKey;
 use crate::index::{CommId, HostNo, IdNo};
 use crate::kernel::wire::Message;
@@ -82,8 +82,7 @@ pub(crate) struct Conn {
     pub(crate) rnr_retry_count: u8,
     /// The number of reads and atomic operations that the peer's message says it starts at a time.
     pub(crate) peer_starts: u8,
-    /// The life time of the path; the time waits of both sides derive from it.
-    pub(crate) life_time: LifeTime,
+    pub(crate) timeout: PathTimeout,
     /// Interval between two transmissions of a message.
     pub(crate) interval: Duration,
     pub(crate) outstanding: Option<Outstanding>,
@@ -96,7 +95,7 @@ impl Conn {
         local_ip: IpAddr,
         remote_ip: IpAddr,
         local_comm: CommId,
-        life_time: LifeTime,
+        timeout: PathTimeout,
     ) -> Self {
         Conn {
             state,
@@ -110,7 +109,7 @@ impl Conn {
             retry_count: 0,
             rnr_retry_count: 0,
             peer_starts: 0,
-            life_time,
+            timeout,
             interval: RESPONSE_TIMEOUT,
             outstanding: None,
             time_wait: None,

@@ -33,7 +33,8 @@ fn wire_param(id: &Id, param: &ConnParam) -> ConnParam {
 pub(crate) struct Ready {
     qp: QpNo,
     peer: Option<(HostNo, u32)>,
-    retries: (u8, u8),
+    /// The retry counts, and the code of the ACK timeout.
+    attrs: (u8, u8, u8),
     /// Whether the QP answers reads and atomic operations: if the peer has said that it starts some
     /// (`cm_init_qp_init_attr`).
     answers_reads: bool,
@@ -70,11 +71,11 @@ impl World {
             src,
             dst,
             param,
-            life_time,
+            timeout: life_time.timeout().with_ack_delay(),
             ece: id.local_ece,
             private_data: padded(data, REQ_DATA),
         };
-        let mut conn = Conn::new(IbState::ReqSent, src.ip(), dst.ip(), comm, life_time);
+        let mut conn = Conn::new(IbState::ReqSent, src.ip(), dst.ip(), comm, life_time.timeout());
         conn.local_qp_num = param.qp_num;
         conn.retry_count = param.retry_count;
         conn.interval = life_time.request_interval();
@@ -242,24 +243,25 @@ impl World {
         self.move_ready(&ready, depths.initiator_depth)
     }
 
-    /// Queries the attributes of INIT, RTR and RTS (`rdma_init_qp_attr`).
+    /// Queries the attributes of INIT, RTR and RTS (`rdma_init_qp_attr`). The id's own ACK timeout replaces that of the path.
     pub(crate) fn query_ready(&mut self, no: IdNo) -> Result<Ready, Errno> {
         let id = self.id(no)?;
         let qp = id.qp.ok_or(Errno::EINVAL)?;
         let conn = id.conn.as_ref().filter(|conn| conn.state.gives_ready());
         let conn = conn.ok_or(Errno::EINVAL)?;
         let peer = conn.remote_host.map(|host| (host, conn.remote_qp_num));
-        let retries = (conn.retry_count, conn.rnr_retry_count);
-        Ok(Ready { qp, peer, retries, answers_reads: conn.peer_starts > 0 })
+        let timeout = id.options.ack_timeout.unwrap_or(conn.timeout.0);
+        let attrs = (conn.retry_count, conn.rnr_retry_count, timeout);
+        Ok(Ready { qp, peer, attrs, answers_reads: conn.peer_starts > 0 })
     }
 
     /// Changes the QP, as accept and the reader of a REP do. `depth` is the number of reads and atomic operations that the peer
-    /// answers at a time.
+    /// answers at a time. An ACK timeout of more than 5 bits makes the move to RTS fail (`rxe_qp_chk_attr`).
     pub(crate) fn move_ready(&mut self, ready: &Ready, depth: u8) -> Result<(), Errno> {
-        let &Ready { qp, peer, retries, answers_reads } = ready;
+        let &Ready { qp, peer, attrs, answers_reads } = ready;
         self.queues.modify(qp, PairState::Init)?;
-        self.queues.set_peer(qp, peer, retries, depth, answers_reads);
         self.queues.modify(qp, PairState::Rtr)?;
+        self.queues.set_peer(qp, peer, attrs, depth, answers_reads)?;
         self.queues.modify(qp, PairState::Rts)?;
         self.run_inbound(qp);
         Ok(())

@@ -113,6 +113,7 @@ impl World {
                 self.answered(no);
                 if let Some(conn) = self.conn(no) {
                     (conn.rnr_retry_count, conn.peer_starts) = (rep.param.rnr_retry_count, rep.param.initiator_depth);
+                    conn.timeout = conn.timeout.with_ack_delay();
                 }
                 self.set_ib_state(no, IbState::MraRepSent);
                 self.ib_event(no, IbEvent::Answered(rep));

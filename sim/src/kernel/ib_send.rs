@@ -57,7 +57,7 @@ impl World {
 
     /// Extends the timeout after an MRA of the peer (`ib_modify_mad`).
     pub(crate) fn wait_longer(&mut self, no: IdNo) {
-        let Some(interval) = self.conn(no).map(|conn| conn.life_time.mra_interval()) else { return };
+        let Some(interval) = self.conn(no).map(|conn| conn.timeout.mra_interval()) else { return };
         let timer = self.timers.arm(self.now.after(interval), Due::Unanswered { id: no });
         let obsolete = match self.conn(no).and_then(|conn| conn.outstanding.as_mut()) {
             Some(outstanding) => {
@@ -93,7 +93,7 @@ impl World {
     /// Ends the connection and starts its time wait (`cm_enter_timewait`).
     pub(crate) fn enter_time_wait(&mut self, no: IdNo) {
         self.forget_remote(no);
-        let Some(span) = self.conn(no).map(|conn| conn.life_time.time_wait()) else { return };
+        let Some(span) = self.conn(no).map(|conn| conn.timeout.time_wait()) else { return };
         let timer = self.arm_of_span(span, Due::TimeWaitOver { id: no });
         if let Some(conn) = self.conn(no) {
             conn.state = IbState::Timewait;

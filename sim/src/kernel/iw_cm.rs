@@ -394,8 +394,8 @@ impl World {
     /// in any state before RTS (`siw_qp_modify`).
     fn iw_ready_qp(&mut self, qp: QpNo, peer: IdNo, depth: u8) {
         let remote = self.ids.get(&peer).and_then(|id| id.iw.as_ref()).and_then(|conn| conn.qp);
-        // The retries are InfiniBand's: a message without a receive ends the connection.
-        self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7), depth, true);
+        // The retries are InfiniBand's: a message without a receive ends the connection. The time-out is when TCP gives up here.
+        let _ = self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7, 17), depth, true);
         for state in [PairState::Rtr, PairState::Rts] {
             let _ = self.queues.modify(qp, state);
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::PortSpace;
 
-use crate::fabric::config::LifeTime;
+use crate::fabric::config::PathTimeout;
 use crate::fabric::world::World;
 use crate::index::{FileNo, HostNo, IdNo};
 use crate::kernel::address::{is_any, without_scope};
@@ -22,7 +22,7 @@ pub(crate) struct Newcomer {
     pub(crate) dst: SocketAddr,
     /// Its listener's channel.
     pub(crate) file: FileNo,
-    pub(crate) life_time: LifeTime,
+    pub(crate) timeout: PathTimeout,
 }
 
 impl World {
@@ -46,7 +46,7 @@ impl World {
         };
         // The backlog is full: no answer. A retry of the peer may succeed.
         let Some(file) = self.take_backlog(listener) else { return };
-        let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time: req.life_time };
+        let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, timeout: req.timeout };
         let child = self.child_of(at, head, IbState::MraReqSent, newcomer);
         if let Some(conn) = self.conn(child) {
             conn.retry_count = req.param.retry_count;
@@ -104,7 +104,7 @@ impl World {
     /// `cma_ib_new_udp_id`).
     pub(crate) fn child_of(&mut self, at: HostNo, head: &Head, state: IbState, newcomer: Newcomer) -> IdNo {
         let comm = self.new_comm();
-        let conn = Conn::new(state, head.to_ip, head.from_ip, comm, newcomer.life_time);
+        let conn = Conn::new(state, head.to_ip, head.from_ip, comm, newcomer.timeout);
         let id = Id {
             state: CmState::Connect,
             src: Some(without_scope(newcomer.src)),

@@ -16,8 +16,8 @@ pub(crate) struct Options {
     pub(crate) reuse_addr: bool,
     /// `None` until it is set or the id is bound. The default is then true for IPv4 and false for IPv6.
     pub(crate) af_only: Option<bool>,
-    /// 0 until it is set.
-    pub(crate) ack_timeout: u8,
+    /// A route treats 0 as not set. For a QP it means no time-out.
+    pub(crate) ack_timeout: Option<u8>,
     /// The type of service; 0 until it is set.
     pub(crate) tos: u8,
 }
@@ -51,7 +51,7 @@ impl World {
             }
             CmOption::AckTimeout(value) => {
                 ensure(!id.is_datagram())?;
-                id.options.ack_timeout = value;
+                id.options.ack_timeout = Some(value);
             }
         }
         self.update_ports(no);

@@ -235,7 +235,7 @@ impl World {
         id.state = CmState::RouteQuery;
         id.watched = watched;
         id.traffic_class = id.options.tos;
-        id.life_time = Some(LifeTime::of_ack_timeout(id.options.ack_timeout).unwrap_or(usual));
+        id.life_time = Some(id.options.ack_timeout.and_then(LifeTime::of_ack_timeout).unwrap_or(usual));
         id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));
         Ok(())
     }

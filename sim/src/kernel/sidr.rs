@@ -30,7 +30,7 @@ impl World {
         let private_data = padded(data, SIDR_REQ_DATA);
         let id = self.id(no)?;
         let req = SidrReq { service: (id.port_space, dst.port()), src, dst, private_data };
-        id.conn = Some(Conn::new(IbState::SidrReqSent, src.ip(), dst.ip(), comm, life_time));
+        id.conn = Some(Conn::new(IbState::SidrReqSent, src.ip(), dst.ip(), comm, life_time.timeout()));
         id.state = CmState::Connect;
         self.comms.insert(comm, no);
         self.send_and_wait(no, Body::SidrReq(Box::new(req)));
@@ -53,8 +53,8 @@ impl World {
             return self.refuse_sidr(at, head, sidr::REJECT);
         };
         // The timers of a lookup do not use it.
-        let life_time = self.config.flavour.life_time();
-        let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time };
+        let timeout = self.config.flavour.life_time().timeout();
+        let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, timeout };
         let child = self.child_of(at, head, IbState::SidrReqRcvd, newcomer);
         self.remember_lookup(child, at, head.from, head.from_comm);
         let event = Unread::new(listener, Kind::ConnectRequest(child), 0);

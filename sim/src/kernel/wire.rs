@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::{ConnParam, Ece, PortSpace};
 
-use crate::fabric::config::LifeTime;
+use crate::fabric::config::PathTimeout;
 use crate::index::{CommId, HostNo};
 
 /// Sizes of the private data fields in bytes (`ib_cm.h`, without the RDMA CM's own header in a REQ and a SIDR REQ).
@@ -89,7 +89,7 @@ pub(crate) struct Req {
     pub(crate) dst: SocketAddr,
     /// From the sender's view: the depths are not swapped.
     pub(crate) param: ConnParam,
-    pub(crate) life_time: LifeTime,
+    pub(crate) timeout: PathTimeout,
     pub(crate) ece: Ece,
     pub(crate) private_data: Vec<u8>,
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::QueuePair;
 use cmid_proto::{CmEvent, CmOption, ConnParam, Errno, IdKey};
 use cmid_sim::{Config, Flavour};
 
@@ -133,6 +134,61 @@ fn an_ipv6_wildcard_takes_ipv4_too() {
     let (_, _) = env.requested_on(l);
 }
 
+/// The ACK timeouts of the QPs of a connection, whose client sets `path` before the route, and `own` after it.
+fn timeouts_of_qps(flavour: Flavour, path: Option<u8>, own: Option<u8>, server: Option<u8>) -> [Option<u8>; 2] {
+    let mut env = Env::with(Config { flavour, ..Config::default() });
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let set = |side: &mut Side, id, value: Option<u8>| {
+        if let Some(value) = value {
+            side.set(id, CmOption::AckTimeout(value)).unwrap();
+        }
+    };
+    let c = env.client.id(env.cc);
+    set(&mut env.client, c, path);
+    env.client.resolve_addr(c, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::AddrResolved, 0);
+    env.client.routed(c, env.cc);
+    let of_client = env.client.qp(c);
+    env.connect(c, &[]);
+    set(&mut env.client, c, own);
+    let s = env.server.requested(env.cs, listener);
+    set(&mut env.server, s, server);
+    let of_server = env.server.qp(s);
+    env.accept(s, &[]);
+    env.client.next(env.cc).is(c, CmEvent::Established, 0);
+    [of_client, of_server].map(|equipment| equipment.qp.attrs().unwrap().timeout.map(|timeout| timeout.code()))
+}
+
+#[test]
+fn a_qp_has_the_ack_timeout_of_its_id_or_of_the_path() {
+    for (flavour, usual) in [(Flavour::Linux6_1, 19), (Flavour::Linux6_12, 17)] {
+        let of = |path, own, server| timeouts_of_qps(flavour, path, own, server).map(Option::unwrap);
+        assert_eq!(of(None, None, None), [usual, usual]);
+        // It reaches the peer by the route, with the delay of the device.
+        assert_eq!(of(Some(14), None, None), [14, 16]);
+        assert_eq!(of(Some(22), Some(3), Some(4)), [3, 4]);
+        // 0 is unset for a route, and no timeout for a QP.
+        assert_eq!(of(Some(0), None, None), [0, usual]);
+    }
+}
+
+#[test]
+fn an_ack_timeout_of_more_than_5_bits_stops_the_qp() {
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let _qps = (env.client.qp(c), env.server.qp(s));
+    env.server.set(s, CmOption::AckTimeout(32)).unwrap();
+    let cp = env.cp();
+    assert_eq!(env.server.accept(s, cp, &[]), EINVAL);
+
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let _qp = env.client.qp(c);
+    env.client.set(c, CmOption::AckTimeout(32)).unwrap();
+    env.accept(s, &[]);
+    env.client.next(env.cc).is(c, CmEvent::ConnectError, -22);
+}
+
 /// The time of a client's unanswered disconnect, of its time wait, and of the server's time wait.
 fn spans(flavour: Flavour, ack_timeout: Option<u8>) -> (Duration, Duration, Duration) {
     let mut env = Env::with(Config { flavour, ..Config::default() });
@@ -170,7 +226,12 @@ fn an_ack_timeout_changes_both_sides_timers() {
     // 0 is the same as unset.
     assert_eq!(spans(Flavour::Linux6_1, Some(0)), (ms(16 * 6144), ms(2048), ms(2048)));
     for flavour in [Flavour::Linux6_1, Flavour::Linux6_12] {
-        assert_eq!(spans(flavour, Some(14)), (ms(16 * (4096 + 64)), ms(64), ms(64)));
+        // The ACK delay of the devices makes short time waits longer, and not the retransmissions.
+        for (value, life_time, wait) in
+            [(1, 1, 128), (13, 16, 128), (14, 32, 256), (15, 64, 256), (16, 128, 512), (18, 512, 1024)]
+        {
+            assert_eq!(spans(flavour, Some(value)), (ms(16 * (4096 + 2 * life_time)), ms(wait), ms(wait)), "{value}");
+        }
     }
 }
 

@@ -46,7 +46,7 @@ fn world(state: IbState) -> (World, FileNo, IdNo) {
         Idle | ReqSent | MraReqRcvd | MraReqSent | RepSent | MraRepRcvd | MraRepSent | Established | DreqSent
         | DreqRcvd | SidrReqSent | SidrReqRcvd => CmState::Connect,
     };
-    let mut conn = Conn::new(state, one, two, MINE, Flavour::Linux6_12.life_time());
+    let mut conn = Conn::new(state, one, two, MINE, Flavour::Linux6_12.life_time().timeout());
     conn.local_qp_num = 7;
     if !matches!(state, ReqSent | MraReqRcvd | SidrReqSent) {
         conn.remote_comm = Some(THEIRS);
