@@ -40,10 +40,10 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), RefuseReason> 
         Request::ResolveAddr { src: Some(src), dst } => {
             refuse(is_mapped(dst) || is_mapped(src), RefuseReason::MappedAddress)?;
             refuse(src.is_ipv4() != dst.is_ipv4(), RefuseReason::BadAddress)?;
-            // The kernel would ignore it (`resolve_prepare_src`).
-            refuse(id.state == State::Bound, RefuseReason::IsBound)
+            // The kernel ignores it if the id is bound (`resolve_prepare_src`).
+            refuse(id.state == State::Bound || id.facts.contains(Facts::MAY_BE_BOUND), RefuseReason::IsBound)
         }
-        // An idle id is bound to the wildcard by its listen, unless a failed lookup has bound it.
+        // An idle id is bound to the wildcard by its listen, unless a failed lookup has bound it already.
         Request::Listen { .. } => {
             let is_bound = matches!(id.state, State::Idle | State::Bound);
             refuse(is_bound && id.facts.contains(Facts::ON_LOOPBACK), RefuseReason::OnLoopback)?;

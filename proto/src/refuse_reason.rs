@@ -94,8 +94,11 @@ pub enum RefuseReason {
     /// The source and the destination are of different address families.
     #[error("the addresses are of different families")]
     BadAddress,
-    /// The id is bound already, also by a failed resolve. The kernel would ignore the given source.
-    #[error("the id is bound already, so its address is the source: give none")]
+    /// The id is bound already, or may be, because a bind, a resolve or a listen of it has failed. The kernel ignores the
+    /// source of a bound id.
+    #[error(
+        "the id is bound already, or a failed request may have bound it, and then its address is the source: give none"
+    )]
     IsBound,
     /// The id is bound to a loopback address, or may be, because a resolve from one has failed. The kernel takes it for the
     /// wildcard (`cma_any_addr`), so a listener on it would accept connection requests from all networks of the host.

@@ -6,7 +6,7 @@ columns! {
     /// The state of an id. The kernel has fewer states (its `RDMA_CM_CONNECT` covers *connecting* to *failed*), and
     /// librdmacm has none. The state determines which requests are possible.
     pub enum State {
-        /// Created; bound to nothing.
+        /// Created; bound to nothing, unless a bind, a lookup or a listen that has failed has bound it nevertheless.
         Idle = "idle",
         /// Has a local address, perhaps not yet a device.
         Bound = "bound",

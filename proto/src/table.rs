@@ -5,7 +5,6 @@
 
 use crate::cm_event::CmEvent;
 use crate::columns::columns;
-use crate::errno::Errno;
 use crate::refuse_reason::RefuseReason;
 use crate::request::Service;
 use crate::request_kind::RequestKind;
@@ -299,22 +298,14 @@ pub const fn operation(state: State) -> Option<RequestKind> {
     }
 }
 
-/// Returns the state after the device refused a call: the state before the request, with two exceptions of the kernel.
+/// Returns the state after the device refused a call: the state before the request, or *failed* after an accept.
 ///
-/// `rdma_resolve_addr` binds an idle id first, and the id stays bound if only the destination was wrong
-/// (`resolve_prepare_src`). A failed `rdma_accept` has rejected the peer (`rdma_accept` of cma.c), or has not reached
-/// the kernel, which then rejects the peer when the id is destroyed (`cm_destroy_id`): the errno does not tell which.
+/// A failed `rdma_accept` has rejected the peer (`rdma_accept` of cma.c), or has not reached the kernel, which then
+/// rejects the peer when the id is destroyed (`cm_destroy_id`): the errno does not tell which. Nor does it tell whether a
+/// bind, a lookup or a listen of an idle id has bound it: the id stays idle, and the device decides on a later bind.
 #[must_use]
-pub const fn after_failure(before: State, request_kind: RequestKind, errno: Errno) -> State {
-    if matches!(request_kind, RequestKind::Accept) {
-        State::Failed
-    } else if matches!((before, request_kind), (State::Idle, RequestKind::ResolveAddr))
-        && errno.0 == Errno::ENETUNREACH.0
-    {
-        State::Bound
-    } else {
-        before
-    }
+pub const fn after_failure(before: State, request_kind: RequestKind) -> State {
+    if matches!(request_kind, RequestKind::Accept) { State::Failed } else { before }
 }
 
 #[cfg(test)]

@@ -67,8 +67,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// it, or there is no device. The [`Failure`](crate::Failure) then says so ([`FailureCause`](crate::FailureCause)).
     ///
     /// # Errors
-    /// Refused in a wrong state, and with a source on an id that is bound already, also by a resolve that has failed
-    /// ([`RefuseReason::IsBound`]); failed with the device's errno, such as `ENETUNREACH`, `EADDRNOTAVAIL` or `ENODEV`.
+    /// Refused in a wrong state, and with a source on an id that is bound already, or may be by a bind, a resolve or a
+    /// listen that has failed ([`RefuseReason::IsBound`]); failed with the device's errno, such as `ENETUNREACH`,
+    /// `EADDRNOTAVAIL` or `ENODEV`.
     #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_addr(
         &mut self,

@@ -155,14 +155,24 @@ impl Core {
         let (key, request_kind) = (of.id, of.request.request_kind());
         if let Some(id) = self.ids.get_mut(key) {
             note(id, of.request, false);
-            let next = table::after_failure(id.state, request_kind, errno);
-            self.set_state(key, next);
         }
+        self.take_back(key, request_kind);
         if request_kind != RequestKind::Notify {
             self.set_sync_state(key, SyncState::Idle);
         }
         let cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
         Failure { cause, ..self.failure(key, request_kind.name(), errno) }
+    }
+
+    /// Applies the failure of a call to the state of its id.
+    pub(super) fn take_back(&mut self, key: IdKey, request_kind: RequestKind) {
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let binds = matches!(request_kind, RequestKind::Bind | RequestKind::ResolveAddr | RequestKind::Listen);
+        if binds && id.state == State::Idle {
+            id.facts.insert(Facts::MAY_BE_BOUND);
+        }
+        let next = table::after_failure(id.state, request_kind);
+        self.set_state(key, next);
     }
 
     /// Begins a wait for a connection request, without a call. The request may have come already.

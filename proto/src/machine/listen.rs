@@ -73,6 +73,8 @@ impl Core {
         }
         if outcome.is_ok() {
             self.set_state(key, State::Listening);
+        } else {
+            self.take_back(key, RequestKind::Listen);
         }
         self.unpark();
         outcome.map_err(|errno| self.failure(key, RequestKind::Listen.name(), errno))?;

@@ -1,8 +1,10 @@
 //! Corner cases of requests.
 
-use cmid_proto::{Acks, CmEvent, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State, Time};
+use cmid_proto::{
+    Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, RefuseReason, Request, RequestKind, State, Time,
+};
 
-use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, to};
+use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, addr, to};
 
 #[test]
 fn only_a_bind_to_the_address_of_an_interface_gives_a_device() {
@@ -66,6 +68,35 @@ fn a_source_is_refused_on_an_id_that_is_bound() {
         fixture.does(tried, RESOLVE);
         fixture.does(tried, Request::Destroy);
     }
+}
+
+#[test]
+fn a_source_is_refused_on_an_idle_id_that_a_failed_call_may_have_bound() {
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let from = |src: &str| Request::ResolveAddr { src: Some(src.parse().unwrap()), dst: addr(2) };
+    let binding =
+        [(BIND, "bind_addr"), (RESOLVE, "resolve_addr"), (from("10.0.0.1:0"), "resolve_addr"), (LISTEN, "listen")];
+    for errno in [Errno::EINVAL, Errno::ENOMEM, Errno::EACCES, Errno::EADDRNOTAVAIL, Errno::ENETUNREACH] {
+        for (request, call) in binding {
+            // A listener has its own channel, so in synchronous mode the listen is one call.
+            for sync in [false, true].into_iter().filter(|sync| *sync || call != "listen") {
+                let id = fixture.id((!sync).then_some(here));
+                let failure = fixture.fails(id, request, call, errno);
+                assert_eq!(failure.state, State::Idle, "the device decides on a later bind");
+                fixture.refuses(id, from("10.0.0.1:0"), RefuseReason::IsBound);
+                // Without a source nothing is ignored.
+                fixture.fails(id, RESOLVE, "resolve_addr", Errno::ENODEV);
+                fixture.fails(id, BIND, "bind_addr", Errno::EINVAL);
+                fixture.does(id, BIND);
+                fixture.does(id, RESOLVE);
+                fixture.does(id, Request::Destroy);
+            }
+        }
+    }
+    // These bind nothing.
+    let id = fixture.id(Some(here));
+    fixture.fails(id, Request::SetOption { option: CmOption::ReuseAddr(true) }, "set_option", Errno::EINVAL);
+    fixture.does(id, from("10.0.0.1:0"));
 }
 
 #[test]

@@ -237,10 +237,11 @@ fn there_are_no_datagrams() {
 #[test]
 fn the_loopback_address_cannot_be_resolved() {
     let mut env = env();
-    let id = env.client.id(env.cc);
-    assert_eq!(env.client.resolve_addr(id, None, "127.0.0.1:7", 100), EINVAL);
-    let id = env.client.id(env.cc);
-    assert_eq!(env.client.resolve_addr(id, None, "[::1]:7", 100), EINVAL);
+    for dst in ["127.0.0.1:7", "[::1]:7"] {
+        let id = env.client.id(env.cc);
+        assert_eq!(env.client.resolve_addr(id, None, dst, 100), EINVAL);
+        assert_eq!(env.client.bind(id, "10.0.0.1:0"), EINVAL, "the lookup has bound it");
+    }
 }
 
 /// `cma_acquire_dev_by_src_ip` compares the interface of the destination, and RoCE the source.

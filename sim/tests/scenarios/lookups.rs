@@ -84,6 +84,26 @@ fn what_a_lookup_finds() {
 }
 
 #[test]
+fn the_errno_of_a_lookup_does_not_tell_whether_it_has_bound_the_id() {
+    let bound = EINVAL;
+    for (src, dst, errno, binds) in [
+        (None, "8.8.8.8:7", Errno::ENETUNREACH, bound),
+        (Some("[::]:0"), "10.0.0.2:7", Errno::EINVAL, bound),
+        (Some("127.0.0.1:0"), "10.0.0.255:7", Errno::EINVAL, bound),
+        (Some("[fe80::1]:0"), "[fd99::1]:7", Errno::EINVAL, Ok(())),
+        (Some("127.0.0.1:0"), "255.255.255.255:7", Errno::ENODEV, bound),
+        (Some("172.16.0.1:0"), "10.0.0.2:7", Errno::ENODEV, Err(Errno::ENODEV)),
+        (Some("10.0.0.9:0"), "10.0.0.2:7", Errno::EADDRNOTAVAIL, Ok(())),
+    ] {
+        let mut env = Env::new();
+        let (side, on) = (&mut env.client, env.cc);
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, src, dst, 2000), Err(errno), "{src:?} {dst}");
+        assert_eq!(side.bind(id, "10.0.0.1:0"), binds, "{src:?} {dst}");
+    }
+}
+
+#[test]
 fn with_arp_a_neighbour_that_is_not_there_is_not_found() {
     let mut env = Env::new();
     env.host.add_plain_addr(ip("172.17.0.1"));

@@ -57,9 +57,9 @@ const PINNED: &[Pinned] = &[
         target: "faithful",
         name: "id-moves-to-where-its-events-are-delivered",
         steps: &[
-            "Listen { id: id1.2, backlog: 0 } is made: Err",
-            "asks Migrate { to: Some(ch1) } of id1.2",
-            "id1.2's events go to the end of ch1",
+            "Listen { id: id0, backlog: 0 } is made: Err",
+            "asks Migrate { to: Some(ch0) } of id0",
+            "id0's events go to the end of ch0",
         ],
     },
     Pinned {

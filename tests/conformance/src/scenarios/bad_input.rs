@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Fixture};
+use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::{
-    Call, CmEvent, CmOption, Device, Errno, Error, EventKind, PortSpace, Refused, RequestKind, State, Time,
+    Call, CmEvent, CmOption, Device, Errno, Error, EventKind, IdKey, PortSpace, RefuseReason, Refused, RequestKind,
+    State, Time,
 };
 
 pub(super) fn behaviour_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -62,12 +63,11 @@ pub(super) fn behaviour_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture
 }
 
 pub(super) fn behaviour_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (far, here, there) = (SocketAddr::new(b.net().no_route, 1), SocketAddr::new(b.net().client, 0), b.address);
-    let id = b.idle()?;
+    let (far, there) = (SocketAddr::new(b.net().no_route, 1), b.address);
+    let nobody = SocketAddr::new(b.net().nobody, 1);
+    bound_by(b, Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)), nobody, Errno::EINVAL)?;
+    let id = bound_by(b, None, far, Errno::ENETUNREACH)?;
     let drive = b.client.drive();
-    fails("no route", drive.resolve_addr(id, None, far, Time::NEVER), Errno::ENETUNREACH)?;
-    same("which binds it", drive.core().state(id), Some(State::Bound))?;
-    fails("bind", drive.bind(id, here), Errno::EINVAL)?;
     drive.resolve_addr(id, None, there, Time::NEVER)?;
     b.expect(Side::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
     let drive = b.client.drive();
@@ -79,6 +79,24 @@ pub(super) fn behaviour_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_,
     b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
     let drive = b.client.drive();
     fails("route again", drive.resolve_route(id, Time::NEVER), Errno::EINVAL)
+}
+
+/// An id that a failed lookup has bound, which the core cannot know: the kernel refuses a bind.
+fn bound_by<L: Env>(
+    b: &mut Fixture<'_, L>,
+    src: Option<SocketAddr>,
+    dst: SocketAddr,
+    errno: Errno,
+) -> Result<IdKey, Failure> {
+    let (here, id) = (SocketAddr::new(b.net().client, 0), b.idle()?);
+    let drive = b.client.drive();
+    fails("a lookup", drive.resolve_addr(id, src, dst, Time::NEVER), errno)?;
+    same("and the id", drive.core().state(id), Some(State::Idle))?;
+    fails("a bind", drive.bind(id, here), Errno::EINVAL)?;
+    let seen = drive.resolve_addr(id, Some(here), dst, Time::NEVER);
+    let is_refused = matches!(seen, Err(Error::Refused(Refused::Request { reason: RefuseReason::IsBound, .. })));
+    ensure(is_refused, || format!("the source would be ignored: {seen:?}"))?;
+    Ok(id)
 }
 
 pub(super) fn behaviour_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {

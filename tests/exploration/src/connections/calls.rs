@@ -7,8 +7,7 @@ use super::invariant::Invariant;
 use super::witness::{Seen, Witness};
 use super::world::{Environment, World};
 
-/// The errno of failed calls. After it an id stays bound if its address was being resolved; other calls have no such
-/// case.
+/// The errno of failed calls.
 const ERRNO: Errno = Errno::ENETUNREACH;
 
 impl World {

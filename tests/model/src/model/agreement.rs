@@ -13,7 +13,7 @@ pub(crate) fn agrees(id: &Id, state: State) -> bool {
     }
     match id.stage {
         Phase::Idle => state == State::Idle,
-        Phase::Bound => state == State::Bound,
+        Phase::Bound => state == if id.bound_unseen { State::Idle } else { State::Bound },
         Phase::AddrQuery => state == State::AddrResolving,
         Phase::AddrResolved => state == State::AddrResolved,
         Phase::RouteQuery => state == State::RouteResolving,

@@ -43,7 +43,11 @@ impl Kernel {
         let stage = self.id(no).stage;
         let legal = match call {
             Call::Bind { .. } => stage == Phase::Idle,
-            Call::ResolveAddr { .. } | Call::Listen { .. } => matches!(stage, Phase::Idle | Phase::Bound),
+            Call::ResolveAddr { src, .. } => {
+                assert!(src.is_none() || stage == Phase::Idle, "{call:?}: the kernel would ignore the source");
+                matches!(stage, Phase::Idle | Phase::Bound)
+            }
+            Call::Listen { .. } => matches!(stage, Phase::Idle | Phase::Bound),
             Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Phase::AddrResolved,
             Call::Connect { .. } => self.with_device(no, call) && stage == Phase::RouteResolved,
             Call::Accept { .. } => {
@@ -117,10 +121,12 @@ impl Kernel {
     /// The effects of a refused call.
     fn refuse(&mut self, no: No, call: &Call, errno: Errno) {
         let id = self.id_mut(no);
+        let binds = matches!(call, Call::Bind { .. } | Call::ResolveAddr { .. } | Call::Listen { .. });
         if matches!(call, Call::Accept { .. }) {
             id.stage = Phase::Over;
-        } else if matches!(call, Call::ResolveAddr { .. }) && id.stage == Phase::Idle && errno == Errno::ENETUNREACH {
-            id.stage = Phase::Bound;
+        } else if binds && id.stage == Phase::Idle && matches!(errno, Errno::ENETUNREACH | Errno::ENOMEM) {
+            // The address was the first step, and a later one has failed.
+            (id.stage, id.bound_unseen) = (Phase::Bound, true);
         } else if matches!(call, Call::Leave { .. }) {
             self.leave(no, call);
         }
@@ -134,7 +140,7 @@ impl Kernel {
                 let of_a_device = !addr.ip().is_unspecified() && !addr.ip().is_loopback();
                 (id.device, id.verbs) = (of_a_device, of_a_device);
             }
-            Call::ResolveAddr { .. } => id.stage = Phase::AddrQuery,
+            Call::ResolveAddr { .. } => (id.stage, id.bound_unseen) = (Phase::AddrQuery, false),
             Call::ResolveRoute { .. } => (id.stage, id.watched) = (Phase::RouteQuery, true),
             Call::Listen { .. } => id.stage = Phase::Listen,
             Call::Connect { .. } => id.stage = if id.datagram { Phase::SidrSent } else { Phase::ReqSent },

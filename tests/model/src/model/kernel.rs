@@ -55,6 +55,8 @@ pub(crate) struct Id {
     pub(crate) stage: Phase,
     /// The RDMA CM has seen the end of the connection: its state is DISCONNECT.
     pub(crate) disconnected: bool,
+    /// A call that has failed has bound it.
+    pub(crate) bound_unseen: bool,
     /// The kernel knows the device.
     pub(crate) device: bool,
     /// The library knows the device, from an event or from the bind.
