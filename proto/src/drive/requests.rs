@@ -134,7 +134,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     ///
     /// # Errors
     /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with `EINVAL`
-    /// if the peer has gone: the id keeps its state and can only be destroyed.
+    /// if the peer has gone. Destroy the id then, too, which rejects a peer that still waits.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)
@@ -152,7 +152,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Confirms a CONNECT_RESPONSE (rdma_establish(3)); for ids without a QP.
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `EINVAL` if the peer no longer waits.
+    /// Refused in a wrong state; failed with `EINVAL` if the peer no longer waits. Destroy the id then, which rejects a
+    /// peer that still waits.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&mut self, id: IdKey) -> Result<(), Error> {
         self.request(id, Request::Establish, Time::NEVER).map(drop)

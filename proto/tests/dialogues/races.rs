@@ -23,14 +23,23 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
 }
 
 #[test]
-fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
-    for from in [State::Requested, State::SidrReqReceived] {
+fn an_answer_that_fails_is_the_last_one_and_the_id_can_go() {
+    let confirms = [(Request::Establish, State::Responded), (REJECT, State::Responded)];
+    let answers =
+        [accept(), REJECT].map(|answer| [State::Requested, State::SidrReqReceived].map(|from| (answer, from)));
+    for (answer, from) in confirms.into_iter().chain(answers.into_iter().flatten()) {
         let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, from);
-        let failure = fixture.fails(id, REJECT, "reject", Errno::EINVAL);
-        assert_eq!((failure.state, failure.errno), (from, Errno::EINVAL));
-        fixture.makes(id, accept(), "migrate_id");
-        let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
-        assert_eq!(failure.state, State::Failed);
+        let failure = if answer == accept() {
+            fixture.makes(id, answer, "migrate_id");
+            fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err()
+        } else {
+            fixture.fails(id, answer, answer.request_kind().name(), Errno::EINVAL)
+        };
+        assert_eq!((failure.state, failure.errno), (State::Failed, Errno::EINVAL));
+        for again in [Request::Establish, REJECT, accept()] {
+            fixture.refuses(id, again, RefuseReason::WrongState);
+        }
+        assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late, "it crossed with the answer");
         fixture.does(id, Request::Destroy);
     }
 }
@@ -95,14 +104,6 @@ fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
     fixture.report_and_take(id, CmEvent::Unreachable);
     assert_eq!(fixture.state(id), State::Failed);
     fixture.does(id, Request::DetachQp);
-}
-
-#[test]
-fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
-    let (mut fixture, _, id) = CoreFixture::with_id(Acks::OnDelivery, State::Responded);
-    let failure = fixture.fails(id, Request::Establish, "establish", Errno::EINVAL);
-    assert_eq!(failure.state, State::Responded);
-    fixture.does(id, Request::Establish);
 }
 
 #[test]

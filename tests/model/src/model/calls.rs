@@ -122,7 +122,7 @@ impl Kernel {
     fn refuse(&mut self, no: No, call: &Call, errno: Errno) {
         let id = self.id_mut(no);
         let binds = matches!(call, Call::Bind { .. } | Call::ResolveAddr { .. } | Call::Listen { .. });
-        if matches!(call, Call::Accept { .. }) {
+        if matches!(call, Call::Accept { .. } | Call::Reject { .. } | Call::Establish { .. }) {
             id.stage = Phase::Over;
         } else if binds && id.stage == Phase::Idle && matches!(errno, Errno::ENETUNREACH | Errno::ENOMEM) {
             // The address was the first step, and a later one has failed.

@@ -134,6 +134,8 @@ impl Host {
                 }
                 // If the answer of a teardown is refused, it can only wait for its deadline.
                 Call::Disconnect { .. } if outcome.is_err() => drop(self.excused.insert(id)),
+                // The peer's REJECTED may be unread.
+                Call::Reject { .. } | Call::Establish { .. } if outcome.is_err() => drop(self.excused.insert(id)),
                 // As in the kernel: an invalid backlog means the maximum.
                 Call::Listen { backlog, .. } => {
                     let kept = if (1..=1024).contains(&backlog) { backlog } else { 1024 };
