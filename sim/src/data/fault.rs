@@ -9,7 +9,6 @@ use cmid_proto::datapath::PostReason;
 use crate::fabric::host::Host;
 use crate::fabric::world::World;
 use crate::index::HostNo;
-use crate::kernel::host::HostState;
 
 /// What a program creates and a host may have no more of, for [`Host::fail_next_creation`](crate::Host::fail_next_creation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,7 +142,7 @@ impl Host {
     /// Returns the number of faults of [`fail_call`](Host::fail_call) that are still to come.
     #[must_use]
     pub fn calls_to_fail(&self) -> usize {
-        self.fabric.with(|world| world.hosts.get(self.no.0).map_or(0, |host| host.faults.calls.len()))
+        self.with_state(|host| host.faults.calls.len()).unwrap_or(0)
     }
 
     /// Makes the next creation of such a resource on this host fail with this errno, in the kernel or the provider: what
@@ -171,10 +170,6 @@ impl Host {
     /// Faults queue: each post uses one.
     pub fn fail_next_doorbell(&self, errno: Errno) {
         self.with_state(|host| host.faults.doorbell.push_back(errno));
-    }
-
-    fn with_state(&self, action: impl FnOnce(&mut HostState)) {
-        self.fabric.with(|world| world.hosts.get_mut(self.no.0).map(action));
     }
 }
 

@@ -101,13 +101,8 @@ impl World {
             return failed(Code::Input, Errno::EINVAL);
         }
         if moves {
-            let fault = self.rereg_fault_of_fork(device, |fault| match fault {
-                ReregFault::DontForkNew(errno) => Some(errno),
-                ReregFault::DoForkOld(_)
-                | ReregFault::Cmd { .. }
-                | ReregFault::CmdAndDoForkNew { .. }
-                | ReregFault::Undocumented { .. } => None,
-            });
+            let of = |fault| if let ReregFault::DontForkNew(errno) = fault { Some(errno) } else { None };
+            let fault = self.rereg_fault_of_fork(device, of);
             if let Err(errno) = fault.map_or_else(|| self.ibv_dontfork_range(request.range), Err) {
                 return failed(Code::DontForkNew, errno);
             }
@@ -144,13 +139,8 @@ impl World {
 
     /// Gives the old memory back to forked children; returns the errno of a failure.
     fn rereg_dofork_old(&mut self, device: DeviceNo, old: Stretch) -> Option<Errno> {
-        let fault = self.rereg_fault_of_fork(device, |fault| match fault {
-            ReregFault::DoForkOld(errno) => Some(errno),
-            ReregFault::DontForkNew(_)
-            | ReregFault::Cmd { .. }
-            | ReregFault::CmdAndDoForkNew { .. }
-            | ReregFault::Undocumented { .. } => None,
-        });
+        let of = |fault| if let ReregFault::DoForkOld(errno) = fault { Some(errno) } else { None };
+        let fault = self.rereg_fault_of_fork(device, of);
         if fault.is_none() {
             self.ibv_dofork_range(old);
         }

@@ -68,15 +68,13 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
-        let number = host.fabric.with(|world| {
-            world.hosts.get_mut(host.no.0).map_or(1, |state| {
-                state.opened = state.opened.saturating_add(1);
-                state.opened
-            })
+        let number = host.with_state(|state| {
+            state.opened = state.opened.saturating_add(1);
+            state.opened
         });
         SimDevice {
             host,
-            number,
+            number: number.unwrap_or(1),
             channels: KeyTable::default(),
             ids: KeyTable::default(),
             has_seen_device: false,
@@ -185,9 +183,7 @@ impl SimDevice {
 
     /// The fault of [`Host::fail_call`], if it is that of this call.
     fn admit_call(&self) -> Outcome {
-        self.host
-            .fabric
-            .with(|world| world.hosts.get_mut(self.host.no.0).map_or(Ok(()), |host| host.faults.take_call()))
+        self.host.with_state(|host| host.faults.take_call()).unwrap_or(Ok(()))
     }
 
     fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome {

@@ -49,34 +49,29 @@ impl Fabric {
 }
 
 impl Host {
+    /// Runs an action on the state of this host.
+    pub(crate) fn with_state<T>(&self, action: impl FnOnce(&mut HostState) -> T) -> Option<T> {
+        self.fabric.with(|world| world.hosts.get_mut(self.no.0).map(action))
+    }
+
     /// Adds an address on a network interface without an RDMA device. Binding to it fails with `ENODEV`. Its link
     /// address can be resolved, and connection requests to it are not answered.
     pub fn add_plain_addr(&self, ip: IpAddr) {
-        self.fabric.with(|world| {
-            if let Some(host) = world.hosts.get_mut(self.no.0) {
-                host.plain.push(ip);
-            }
-        });
+        self.with_state(|host| host.plain.push(ip));
     }
 
     /// As [`Host::add_plain_addr`], on an interface without ARP (`IFF_NOARP`), such as Linux's `dummy`: the link
     /// address of every address of its network counts as resolved, even if no host has it.
     pub fn add_plain_addr_without_arp(&self, ip: IpAddr) {
-        self.fabric.with(|world| {
-            if let Some(host) = world.hosts.get_mut(self.no.0) {
-                host.plain.push(ip);
-                host.noarp.insert(ip);
-            }
+        self.with_state(|host| {
+            host.plain.push(ip);
+            host.noarp.insert(ip);
         });
     }
 
     /// A program of the host starts: the log counts its devices from 1.
     pub(crate) fn begin_process(&self) {
-        self.fabric.with(|world| {
-            if let Some(host) = world.hosts.get_mut(self.no.0) {
-                host.opened = 0;
-            }
-        });
+        self.with_state(|host| host.opened = 0);
     }
 
     /// Sets the host's link down or up. While it is down, no message arrives at the host or leaves it; a peer cannot
@@ -126,21 +121,13 @@ impl Host {
     /// Adds an RDMA device to the host again: wildcard listeners receive its requests (`cma_add_one`). Ids of the
     /// previous device stay unusable.
     pub fn add_device(&self) {
-        self.fabric.with(|world| {
-            if let Some(host) = world.hosts.get_mut(self.no.0) {
-                host.set_device(true);
-            }
-        });
+        self.with_state(|host| host.set_device(true));
     }
 
     /// Makes the next join of a multicast group on this host end in MULTICAST_ERROR with this status, a negative
     /// errno, as an InfiniBand subnet manager may do. The membership must be left nevertheless.
     pub fn fail_next_join(&self, status: i32) {
-        self.fabric.with(|world| {
-            if let Some(host) = world.hosts.get_mut(self.no.0) {
-                host.refused_join = Some(status);
-            }
-        });
+        self.with_state(|host| host.refused_join = Some(status));
     }
 
     /// Reports MULTICAST_ERROR (−102, `ENETRESET`) for each membership of the group on this host, as on InfiniBand
