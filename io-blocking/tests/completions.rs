@@ -76,7 +76,7 @@ fn a_wait_is_cancelled_and_a_cq_of_a_shared_channel_is_refused() {
     let device = driver.drive().device_mut();
     let nic = device.device_of(id).unwrap();
     let channel = device.create_comp_channel(&nic).unwrap();
-    let mut shared = device.create_cq_with_channel(&nic, &channel, 8, 0).unwrap();
+    let mut shared = device.create_cq_at(&nic, Some(&channel), 8, 0).unwrap();
     let error = connection.next_completions(&mut shared, &mut some, SOON).unwrap_err();
     assert_eq!((error.errno(), shared.wait(&mut some)), (Errno::EINVAL, Err(Errno::EINVAL)));
 }

@@ -29,7 +29,7 @@ fn parts(shared: bool) -> impl FnOnce(&mut SimDevice, Attaching<'_>) -> Result<P
         let pd = device.alloc_pd_on(&nic)?;
         let [send_cq, recv_cq] = if shared {
             let channel = device.create_comp_channel(&nic)?;
-            [device.create_cq_with_channel(&nic, &channel, 8, 0)?, device.create_cq_with_channel(&nic, &channel, 8, 0)?]
+            [device.create_cq_at(&nic, Some(&channel), 8, 0)?, device.create_cq_at(&nic, Some(&channel), 8, 0)?]
         } else {
             [device.create_cq_on(&nic, 8)?, device.create_cq_on(&nic, 8)?]
         };

@@ -248,7 +248,7 @@ impl DataPath for Verbs {
         Pd::alloc(nic.context(), nic.port_num()).map_err(CreateCall::AllocPd.failed())
     }
 
-    fn make_cq(
+    fn create_cq_at(
         &mut self,
         nic: &Nic,
         channel: Option<&CompChannel>,

@@ -85,11 +85,17 @@ pub trait DataPath: Pollable + Send {
     #[doc(alias = "ibv_alloc_pd")]
     fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, CreateError>;
 
-    /// Creates a CQ: [`DataPath::create_cq_at`], or with a channel [`DataPath::create_cq_with_channel`].
+    /// Creates a completion queue for `depth` completions (ibv_create_cq(3)), with its own non-blocking completion channel
+    /// or with one that other CQs use too. Its notifications use the completion vector `vector`, from 0 on. On most
+    /// devices a vector is an interrupt, which the system assigns to a CPU.
     ///
     /// # Errors
-    /// Those of the two.
-    fn make_cq(
+    /// As [`DataPath::alloc_pd_on`]. [`CreateReason::TooLarge`](super::CreateReason::TooLarge) for a depth above the
+    /// device's maximum, [`Zero`](super::CreateReason::Zero) for 0, [`NoVector`](super::CreateReason::NoVector) for a
+    /// vector that is not below [`RdmaDevice::comp_vectors`]; `EMFILE` for its own channel.
+    /// [`OtherDevice`](super::CreateReason::OtherDevice) if the channel is of another device.
+    #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
+    fn create_cq_at(
         &mut self,
         nic: &Self::Nic,
         channel: Option<&Self::CompChannel>,
@@ -158,41 +164,12 @@ pub trait DataPath: Pollable + Send {
         self.alloc_pd_on(&nic)
     }
 
-    /// Creates a completion queue for `depth` completions, with its own non-blocking completion channel
-    /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on. On most devices a vector is
-    /// an interrupt, which the system assigns to a CPU.
-    ///
-    /// # Errors
-    /// As [`DataPath::alloc_pd_on`]. [`CreateReason::TooLarge`](super::CreateReason::TooLarge) for a depth above the
-    /// device's maximum, [`Zero`](super::CreateReason::Zero) for 0, [`NoVector`](super::CreateReason::NoVector) for a
-    /// vector that is not below [`RdmaDevice::comp_vectors`]; `EMFILE`.
-    #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
-    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError> {
-        self.make_cq(nic, None, depth, vector)
-    }
-
-    /// As [`DataPath::create_cq_at`], with a completion channel that other CQs use too.
-    ///
-    /// # Errors
-    /// As [`DataPath::create_cq_at`]; [`CreateReason::OtherDevice`](super::CreateReason::OtherDevice) also if the
-    /// channel is of another device.
-    #[doc(alias = "ibv_create_cq")]
-    fn create_cq_with_channel(
-        &mut self,
-        nic: &Self::Nic,
-        channel: &Self::CompChannel,
-        depth: u32,
-        vector: u32,
-    ) -> Result<Self::Cq, CreateError> {
-        self.make_cq(nic, Some(channel), depth, vector)
-    }
-
-    /// Creates a completion queue with completion vector 0.
+    /// Creates a completion queue with its own channel and completion vector 0.
     ///
     /// # Errors
     /// As [`DataPath::create_cq_at`].
     fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, CreateError> {
-        self.create_cq_at(nic, depth, 0)
+        self.create_cq_at(nic, None, depth, 0)
     }
 
     /// Creates a completion queue with completion vector 0 on the device of an id.

@@ -32,14 +32,14 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner_mut().alloc_pd_on(nic)
     }
 
-    fn make_cq(
+    fn create_cq_at(
         &mut self,
         nic: &Self::Nic,
         channel: Option<&Self::CompChannel>,
         depth: u32,
         vector: u32,
     ) -> Result<Self::Cq, CreateError> {
-        self.inner_mut().make_cq(nic, channel, depth, vector)
+        self.inner_mut().create_cq_at(nic, channel, depth, vector)
     }
 
     fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, CreateError> {

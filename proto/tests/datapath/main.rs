@@ -38,8 +38,8 @@ fn a_layer_has_the_data_path_of_its_device() {
     let made = drive.attach_qp(id, |layer, attaching| {
         let nic = layer.device_of(attaching.id())?;
         assert_eq!(layer.0.device_of(attaching.id()), Ok(nic.clone()));
-        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, 32, 1)?);
-        let absent = layer.create_cq_at(&nic, 32, nic.comp_vectors()).unwrap_err().reason();
+        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, None, 32, 1)?);
+        let absent = layer.create_cq_at(&nic, None, 32, nic.comp_vectors()).unwrap_err().reason();
         assert!(matches!(absent, CreateReason::NoVector { .. }), "{absent}");
         layer.async_events(&nic)?;
         let qp = layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
@@ -51,7 +51,7 @@ fn a_layer_has_the_data_path_of_its_device() {
     let made = drive.attach_qp(id, |layer, attaching| {
         let nic = layer.device_of(attaching.id())?;
         let (pd, channel) = (layer.alloc_pd_on(&nic)?, layer.create_comp_channel(&nic)?);
-        let cq = layer.create_cq_with_channel(&nic, &channel, 24, 0)?;
+        let cq = layer.create_cq_at(&nic, Some(&channel), 24, 0)?;
         assert_eq!(cq.take_notifications(), Err(Errno::EINVAL), "those are the channel's");
         let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 })?;
         layer.create_qp_with_srq(attaching, &pd, &cq, &cq, &srq, Caps::default())

@@ -401,7 +401,7 @@ fn a_cq_that_fails_does_not_keep_a_session_that_has_ended(transport: Transport) 
     let attach = |device: &mut SimDevice, to: Attaching<'_>| -> Result<Attached, CreateError> {
         let (nic, pd) = (device.device_of(to.id())?, device.alloc_pd(to.id())?);
         let channel = device.create_comp_channel(&nic)?;
-        let cq = device.create_cq_with_channel(&nic, &channel, 32, 0)?;
+        let cq = device.create_cq_at(&nic, Some(&channel), 32, 0)?;
         let qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
         let mr = pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
         Ok((QpParts { qp, pd, cq }, mr))

@@ -122,7 +122,7 @@ impl DataPath for SimDevice {
     }
 
     /// The vector has no effect.
-    fn make_cq(
+    fn create_cq_at(
         &mut self,
         nic: &Nic,
         channel: Option<&CompChannel>,

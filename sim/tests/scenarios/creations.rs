@@ -56,7 +56,7 @@ fn an_object_of_another_device_is_named_with_both_devices() {
     let made = device.create_qp_with_srq(Attaching::bare(id), &near_pd, &cq, &cq, &srq, Caps::default()).map(drop);
     assert_eq!(made, Err(CreateError::new(CreateCall::CreateQp, CreateReason::OtherPd)));
     let comp_channel = device.create_comp_channel(&two).unwrap();
-    let made = device.create_cq_with_channel(&one, &comp_channel, 4, 0).map(drop).map_err(|error| error.to_string());
+    let made = device.create_cq_at(&one, Some(&comp_channel), 4, 0).map(drop).map_err(|error| error.to_string());
     assert_eq!(made, Err("create_cq: the completion channel is of sim0_1, not of sim0_0".into()));
 
     let mut other = Side::new(&Fabric::new(Config::default()).host(&[ip("10.0.0.1")]));

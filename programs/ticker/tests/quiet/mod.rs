@@ -103,14 +103,14 @@ impl DataPath for Quiet {
     type Nic = sim::Nic;
     type AsyncEvents = sim::AsyncEvents;
 
-    fn make_cq(
+    fn create_cq_at(
         &mut self,
         nic: &sim::Nic,
         channel: Option<&sim::CompChannel>,
         depth: u32,
         vector: u32,
     ) -> Result<QuietCq, CreateError> {
-        self.0.make_cq(nic, channel, depth, vector).map(QuietCq)
+        self.0.create_cq_at(nic, channel, depth, vector).map(QuietCq)
     }
 
     fn make_qp(

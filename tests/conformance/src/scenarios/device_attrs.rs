@@ -50,10 +50,10 @@ pub(super) fn a_device_tells_its_maxima_and_refuses_more<L: Env>(b: &mut Fixture
     same("a CQ of no depth", none, Err(CreateReason::Zero(Capacity::Depth)))?;
     let vectors = maxima.comp_vectors;
     for vector in 0..vectors {
-        device.create_cq_at(&nic, 1, vector)?;
+        device.create_cq_at(&nic, None, 1, vector)?;
     }
     for vector in [vectors, i32::MAX.unsigned_abs(), u32::MAX] {
-        let made = refused(device.create_cq_at(&nic, 1, vector).map(drop));
+        let made = refused(device.create_cq_at(&nic, None, 1, vector).map(drop));
         same("no such vector", made, Err(CreateReason::NoVector { vector, vectors }))?;
     }
     let pd = device.alloc_pd_on(&nic)?;

@@ -71,7 +71,7 @@ fn end_on_channel<L: Env>(b: &mut Fixture<'_, L>, id: IdKey, pd: &PdOf<L>, chann
     let drive = b.client.drive();
     let (qp, cq) = drive.attach_qp(id, |device, attaching| {
         let nic = device.device_of(id)?;
-        let cq = device.create_cq_with_channel(&nic, channel, 16, 0)?;
+        let cq = device.create_cq_at(&nic, Some(channel), 16, 0)?;
         Ok((device.create_qp(attaching, pd, &cq, &cq, test_caps())?, cq))
     })?;
     Ok(End { side: Side::Client, id, qp, cq })
@@ -84,7 +84,7 @@ pub(super) fn a_channel_reports_which_cq_has_completions<L: Env>(b: &mut Fixture
         let device = b.client.drive().device_mut();
         let nic = device.device_of(id)?;
         let (channel, vectors) = (device.create_comp_channel(&nic)?, nic.comp_vectors());
-        let made = device.create_cq_with_channel(&nic, &channel, 4, vectors);
+        let made = device.create_cq_at(&nic, Some(&channel), 4, vectors);
         let reason = CreateReason::NoVector { vector: vectors, vectors };
         same("a vector too many", made.map(drop).map_err(|error| error.reason()), Err(reason))?;
         channel

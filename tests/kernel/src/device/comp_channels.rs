@@ -32,7 +32,7 @@ pub(crate) fn threads() {
         let mut numbers = Vec::new();
         for round in 0..20 {
             let id = if round == 0 { id } else { client.resolved(addr) };
-            let cq = client.device.create_cq_with_channel(&nic, &channel, 64, 0).expect("create_cq");
+            let cq = client.device.create_cq_at(&nic, Some(&channel), 64, 0).expect("create_cq");
             let qp = client.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
             numbers.push(cq.num());
             let mut c = crate::env::End { id, pd: pd.clone(), cq, qp };

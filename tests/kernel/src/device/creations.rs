@@ -55,7 +55,7 @@ pub(crate) fn capacities() {
     assert_eq!(reason(side.device.create_cq(id, 0).map(drop)), CreateReason::Zero(Capacity::Depth));
     let nic = side.device.device_of(id).expect("device_of");
     let vectors = nic.comp_vectors();
-    let made = side.device.create_cq_at(&nic, 4, vectors).map(drop);
+    let made = side.device.create_cq_at(&nic, None, 4, vectors).map(drop);
     assert_eq!(reason(made), CreateReason::NoVector { vector: vectors, vectors });
 
     let call = CreateCall::CreateSrq;
@@ -126,7 +126,7 @@ pub(crate) fn elsewhere() {
     assert_eq!(of.as_str(), two.name());
 
     let channel = side.device.create_comp_channel(&two).expect("create_comp_channel");
-    let error = side.device.create_cq_with_channel(&one, &channel, 4, 0).map(drop).expect_err("elsewhere");
+    let error = side.device.create_cq_at(&one, Some(&channel), 4, 0).map(drop).expect_err("elsewhere");
     println!("    {error}");
     let CreateReason::OtherDevice { object: OfDevice::CompChannel, of, .. } = error.reason() else { panic!("{error}") };
     assert_eq!(of.as_str(), two.name());

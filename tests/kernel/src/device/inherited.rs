@@ -53,7 +53,7 @@ pub(crate) fn everything() {
     success(polled(&mut pair.s.cq), 8, WcOpcode::BIND_MW);
     let nic = pair.server.device.device_of(pair.s.id).expect("device_of");
     let channel = pair.server.device.create_comp_channel(&nic).expect("create_comp_channel");
-    let shared = pair.server.device.create_cq_with_channel(&nic, &channel, 8, 0).expect("create_cq");
+    let shared = pair.server.device.create_cq_at(&nic, Some(&channel), 8, 0).expect("create_cq");
     let mut srq = pair.s.pd.create_srq(SrqCaps { max_wr: 4, max_sge: 1 }).expect("create_srq");
     srq.post_recv(9, posted.sge(64..72)).expect("post_recv");
     let events = pair.server.device.async_events(&nic).expect("async_events");
