@@ -44,9 +44,6 @@ pub(crate) enum Command {
         /// The time of each measurement, in seconds
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
         seconds: u64,
-        /// Draws the ratios to this file, as SVG
-        #[arg(long)]
-        picture: Option<PathBuf>,
     },
     /// Prints the events of simulated worlds. The bytes of each file are the faults of a world, as in the fuzz target
     /// `world`

@@ -1,15 +1,13 @@
 //! `replog bench`: appends per second and latency over RDMA, relative to the same program over TCP.
 
-use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use replog::client::Client;
 
 use crate::args::{Local, Transport};
-use crate::picture::{self, Group};
 use crate::processes::Processes;
 use crate::torture::PATIENCE;
 
@@ -50,14 +48,12 @@ fn name((transport, reactors): Setup) -> String {
     }
 }
 
-/// Measures TCP, RDMA with one reactor, and RDMA with more reactors if the arguments have them. Draws the ratios to a
-/// file.
-pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result<()> {
+/// Measures TCP, RDMA with one reactor, and RDMA with more reactors if the arguments have them.
+pub(crate) fn run(local: &Local, seconds: u64) -> Result<()> {
     say!("| clients | transport | appends per second | p50 in us | p99 in us |")?;
     say!("| --- | --- | --- | --- | --- |")?;
     let mut setups = vec![(Transport::Tcp, 1), (Transport::Rdma, 1)];
     setups.extend((local.reactors > 1).then_some((Transport::Rdma, local.reactors)));
-    let mut groups = Vec::new();
     for clients in CLIENTS {
         let mut latencies = vec![Vec::new(); setups.len()];
         for _ in 0..ROUNDS {
@@ -74,18 +70,12 @@ pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result
         let Some(((_, tcp), others)) = figures.split_first() else { continue };
         for (setup, figures) in others {
             let ratio = |of: fn(&Figures) -> f64| of(figures) / of(tcp);
-            let ratios =
-                [ratio(|it| it.per_second), ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
-            let [per_second, p50, p99] = ratios;
+            let [p50, p99] = [ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
+            let per_second = ratio(|it| it.per_second);
             say!("| {clients} | {} / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |", name(*setup))?;
-            let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
-            let name = if setup.1 == 1 { clients } else { format!("{clients}, {} reactors", setup.1) };
-            groups.push(Group { name, bars: ratios });
         }
     }
-    let Some(picture) = picture else { return Ok(()) };
-    let svg = picture::draw("replog: RDMA relative to TCP", ["appends per second", "p50", "p99"], &groups)?;
-    std::fs::write(picture, svg).with_context(|| picture.display().to_string())
+    Ok(())
 }
 
 fn measure(processes: &Processes, clients: usize, span: Duration) -> Result<Vec<Duration>> {

@@ -13,7 +13,6 @@ mod args;
 mod bench;
 mod demo;
 mod operated;
-mod picture;
 mod processes;
 mod serve;
 mod torture;
@@ -52,7 +51,7 @@ fn run(command: Command) -> Result<()> {
         Command::Torture { local, operated, rounds, seed, .. } => {
             torture::run(&mut Operated(operated), rounds, seed, local.election_timeout)
         }
-        Command::Bench { local, seconds, picture } => bench::run(&local, seconds, picture.as_deref()),
+        Command::Bench { local, seconds } => bench::run(&local, seconds),
         Command::World { inputs } => inputs.iter().try_for_each(|input| {
             say!("==> {}", input.display())?;
             let data = std::fs::read(input).with_context(|| input.display().to_string())?;
