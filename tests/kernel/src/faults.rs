@@ -6,16 +6,17 @@
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod c;
+
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::{mem, ptr, thread};
 
-use libc::{c_int, sockaddr_in};
+use c::{Channel, address, check};
 use rdma_sys::{
     ibv_alloc_pd, ibv_dealloc_pd, ibv_destroy_qp, ibv_qp_init_attr, ibv_qp_type, rdma_ack_cm_event, rdma_bind_addr,
-    rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_connect, rdma_create_event_channel,
-    rdma_create_id, rdma_create_qp, rdma_destroy_event_channel, rdma_destroy_id, rdma_destroy_qp, rdma_disconnect,
-    rdma_event_channel, rdma_get_cm_event, rdma_listen, rdma_port_space, rdma_reject, rdma_resolve_addr,
+    rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_connect, rdma_create_qp, rdma_destroy_id,
+    rdma_destroy_qp, rdma_disconnect, rdma_get_cm_event, rdma_listen, rdma_reject, rdma_resolve_addr,
     rdma_resolve_route,
 };
 
@@ -177,25 +178,7 @@ impl Scene {
     }
 }
 
-struct Channel(*mut rdma_event_channel);
-
 impl Channel {
-    fn open() -> Self {
-        // SAFETY: takes no arguments.
-        let channel = unsafe { rdma_create_event_channel() };
-        assert!(!channel.is_null(), "rdma_create_event_channel: {}", std::io::Error::last_os_error());
-        Channel(channel)
-    }
-
-    fn id(&self) -> *mut rdma_cm_id {
-        let mut id = ptr::null_mut();
-        // SAFETY: the channel is open, and there is a place for the result.
-        check("rdma_create_id", unsafe {
-            rdma_create_id(self.0, &raw mut id, ptr::null_mut(), rdma_port_space::RDMA_PS_TCP)
-        });
-        id
-    }
-
     /// The next event, which must be this one.
     fn event(&self, wanted: u32) -> *mut rdma_cm_event {
         let mut event = ptr::null_mut();
@@ -211,24 +194,4 @@ impl Channel {
         // SAFETY: the event was reported just now, and is not used again.
         check("rdma_ack_cm_event", unsafe { rdma_ack_cm_event(self.event(wanted)) });
     }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // SAFETY: it is open, and none of its ids is used again.
-        unsafe { rdma_destroy_event_channel(self.0) };
-    }
-}
-
-fn address(ip: [u8; 4], port: u16) -> sockaddr_in {
-    sockaddr_in {
-        sin_family: libc::AF_INET as u16,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(ip) },
-        sin_zero: [0; 8],
-    }
-}
-
-fn check(call: &str, returned: c_int) {
-    assert_eq!(returned, 0, "{call}: {}", std::io::Error::last_os_error());
 }

@@ -9,17 +9,18 @@
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
-use std::net::Ipv4Addr;
+mod c;
+
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{ptr, thread};
 
-use libc::{c_int, epoll_event, pollfd, sockaddr_in};
+use c::{Channel, address, check};
+use libc::{c_int, epoll_event, pollfd};
 use rdma_sys::{
-    rdma_ack_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_create_event_channel, rdma_create_id,
-    rdma_destroy_event_channel, rdma_destroy_id, rdma_event_channel, rdma_get_cm_event, rdma_migrate_id,
-    rdma_port_space, rdma_resolve_addr,
+    rdma_ack_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_destroy_id, rdma_get_cm_event, rdma_migrate_id,
+    rdma_resolve_addr,
 };
 
 const WAIT_MS: c_int = 500;
@@ -92,50 +93,21 @@ fn new_event_wakes() -> bool {
     woken
 }
 
-struct Channel(*mut rdma_event_channel);
-
 impl Channel {
-    fn open() -> Self {
-        // SAFETY: takes no arguments.
-        let channel = unsafe { rdma_create_event_channel() };
-        assert!(!channel.is_null(), "rdma_create_event_channel: {}", std::io::Error::last_os_error());
-        Channel(channel)
-    }
-
     fn fd(&self) -> RawFd {
         // SAFETY: the channel is open.
         unsafe { (*self.0).fd }
     }
 }
 
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // SAFETY: it is open, and has no ids any more.
-        unsafe { rdma_destroy_event_channel(self.0) };
-    }
-}
-
 /// An id with an ADDR_RESOLVED that will arrive on the channel.
 fn resolving(channel: &Channel) -> *mut rdma_cm_id {
-    let mut id = ptr::null_mut();
+    let id = channel.id();
     let (mut src, mut dst) = (address([10, 99, 0, 1], 0), address([10, 99, 0, 2], 20_000));
-    // SAFETY: the channel is open, there is a place for the result, and the addresses are read during the call.
-    unsafe {
-        let space = rdma_port_space::RDMA_PS_TCP;
-        check("rdma_create_id", rdma_create_id(channel.0, &raw mut id, ptr::null_mut(), space));
-        let (src, dst) = ((&raw mut src).cast(), (&raw mut dst).cast());
-        check("rdma_resolve_addr", rdma_resolve_addr(id, src, dst, 2_000));
-    }
+    let (src, dst) = ((&raw mut src).cast(), (&raw mut dst).cast());
+    // SAFETY: the id and its channel are alive, and the addresses are read during the call.
+    check("rdma_resolve_addr", unsafe { rdma_resolve_addr(id, src, dst, 2_000) });
     id
-}
-
-fn address(ip: [u8; 4], port: u16) -> sockaddr_in {
-    sockaddr_in {
-        sin_family: libc::AF_INET as u16,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(Ipv4Addr::from(ip).octets()) },
-        sin_zero: [0; 8],
-    }
 }
 
 /// Whether one `epoll_wait` returned an event, and how long it took.
@@ -160,8 +132,4 @@ fn poll(fd: RawFd, ms: c_int) -> c_int {
     let mut entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which lives during the call.
     unsafe { libc::poll(&raw mut entry, 1, ms) }
-}
-
-fn check(call: &str, returned: c_int) {
-    assert_eq!(returned, 0, "{call}: {}", std::io::Error::last_os_error());
 }
