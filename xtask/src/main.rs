@@ -65,11 +65,8 @@ enum Task {
     /// installed if missing
     Bench {
         /// Only measure the exact costs, with up to 100,000 ids, and fail beyond a limit
-        #[arg(long, conflicts_with = "tighten")]
-        check: bool,
-        /// First set the limits (benches/core/src/limits.rs) to the current values
         #[arg(long)]
-        tighten: bool,
+        check: bool,
     },
     /// Search for an input that breaks an invariant, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
@@ -84,7 +81,7 @@ enum Task {
     },
     /// Compare connections per second with those of rdma-core's cmtime, in the VM
     Cmtime(cmtime::Arguments),
-    /// Compare cmid with C in the VM: instructions, latency, and the cost of an idle driver
+    /// Compare cmid with C in the VM: instructions, messages, and the cost of an idle driver
     Versus(versus::Arguments),
     /// Cut the power and the links of three machines that run replog, in VMs; `cargo build --release -p replog
     /// --features replog/verbs` comes first
@@ -146,11 +143,8 @@ fn run(task: Task) -> Result<()> {
         Task::Differential(arguments) => differential::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
-        Task::Bench { check: true, .. } => checks::bench(&context, &["check"])?,
-        Task::Bench { tighten, .. } => {
-            if tighten {
-                checks::bench(&context, &["check", "--tighten"])?;
-            }
+        Task::Bench { check: true } => checks::bench(&context, &["check"])?,
+        Task::Bench { check: false } => {
             checks::bench(&context, &["record"])?;
             reports::render(&context)?;
         }

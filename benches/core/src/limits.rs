@@ -1,14 +1,7 @@
 //! The table of targets and limits.
 //!
 //! A target is a goal of the project. A limit is the value reached, with [a little room](ROOM) for another version of
-//! the compiler. `cargo xtask bench --check` fails beyond a limit; `cargo xtask bench --tighten` sets all limits to
-//! the current values.
-
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context as _, Result};
+//! the compiler. `cargo xtask bench --check` fails beyond a limit, and prints each value with its room.
 
 use Figure::{Beyond, Case};
 
@@ -49,7 +42,7 @@ pub const ROOM: u64 = 3;
 /// How far a limit is above the count at least, in instructions: builds in two folders differ in what the compiler inlines.
 pub const ROOM_AT_LEAST: u64 = 12;
 
-/// Instructions. One line each: `tighten` edits them.
+/// Instructions.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
     row("event", "an event in, out, acked", [Some(150), Some(270)], [177, 402]),
@@ -110,44 +103,9 @@ const fn object(name: &'static str, what: &'static str, target: Option<u64>, lim
     Object { name, what, target, limit }
 }
 
-/// Writes limits into the text of this file: those of the rows by case, those of the objects by name.
-///
-/// # Errors
-/// The file cannot be read or written, or has no such line.
-pub fn rewrite(rows: &BTreeMap<&str, [u64; 2]>, objects: &BTreeMap<&str, u64>) -> Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/limits.rs");
-    let shown = || path.display().to_string();
-    let mut text = fs::read_to_string(&path).with_context(shown)?;
-    for (case, [core, drive]) in rows {
-        text = with_limit(&text, &format!("(\"{case}\", "), '[', &format!("[{core}, {drive}]),"))?;
-    }
-    for (name, bytes) in objects {
-        text = with_limit(&text, &format!("    object(\"{name}\", "), ' ', &format!(" {bytes}),"))?;
-    }
-    fs::write(&path, text).with_context(shown)
-}
-
-/// The text with a new end of the first line that contains `head`, from its last `begin` on.
-fn with_limit(text: &str, head: &str, begin: char, end: &str) -> Result<String> {
-    let at = text.find(head).with_context(|| format!("no line with {head}"))?;
-    let stop = text[at..].find('\n').map_or(text.len(), |length| at + length);
-    let start = text[at..stop].rfind(begin).map(|before| at + before).with_context(|| format!("no limit in {head}"))?;
-    Ok(format!("{}{end}{}", &text[..start], &text[stop..]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_is_replaced_in_its_line_only() {
-        let text = "row(\"a\", \"x\", [1, 2]),\nrow(\"b\", \"y\", [3, 4]),\n    object(\"a\", \"z\", None, 5),\n";
-        let new = with_limit(text, "(\"b\", ", '[', "[7, 8]),").unwrap();
-        assert_eq!(new, text.replace("[3, 4]", "[7, 8]"));
-        let new = with_limit(text, "    object(\"a\", ", ' ', " 6),").unwrap();
-        assert_eq!(new, text.replace("5)", "6)"));
-        assert!(with_limit(text, "(\"c\", ", '[', "").is_err());
-    }
 
     #[test]
     fn every_row_is_a_case_and_stands_once() {

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use cmid_bench::cases::SIZES;
 use cmid_bench::cmtime;
 use cmid_bench::counting::{self, CASES, Counts, LEVELS};
-use cmid_bench::limits::{self, ALLOCATIONS, OBJECTS};
+use cmid_bench::limits::{ALLOCATIONS, OBJECTS};
 use cmid_bench::memory::{self, Allocator};
 use cmid_bench::report;
 use cmid_bench::results::{OfCore, Section};
@@ -37,11 +37,7 @@ enum Command {
         keep: Option<PathBuf>,
     },
     /// Measure the exact figures, with up to 100,000 ids, and compare with the limits
-    Check {
-        /// Set the limits to the current values instead
-        #[arg(long)]
-        tighten: bool,
-    },
+    Check,
     /// Measure the exact figures, compare with the limits, and record them for the report
     Record,
     /// Record the output of cmtime and of rdma-core's cmtime in a folder, and print the comparison
@@ -66,8 +62,7 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Counts { ids, keep } => print(&Counts::take(&env::current_exe()?, &ids, keep.as_deref())?),
-        Command::Check { tighten: false } => check(&measure(&SIZES[..3])?),
-        Command::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
+        Command::Check => check(&measure(&SIZES[..3])?),
         Command::Record => record(),
         Command::Cmtime { folder, kernel, kernel_backend } => compare_cmtimes(&folder, &kernel, kernel_backend),
         Command::Run { level, ids } => counting::run(&level, ids),
@@ -91,7 +86,8 @@ fn measure(sizes: &[usize]) -> Result<OfCore> {
 fn check(core: &OfCore) -> Result<()> {
     let verdicts = Verdict::all(&core.instructions)?;
     for verdict in &verdicts {
-        println!("{:>8} of at most {:>6}: {verdict}", verdict.worst(), verdict.row.limits[verdict.level]);
+        let (worst, limit, with_room) = (verdict.worst(), verdict.row.limits[verdict.level], verdict.with_room());
+        println!("{worst:>8}, with room {with_room:>8}, of at most {limit:>6}: {verdict}");
     }
     for object in OBJECTS {
         let bytes = core.bytes.get(object.name).with_context(|| format!("{} was not measured", object.what))?;
@@ -102,12 +98,6 @@ fn check(core: &OfCore) -> Result<()> {
     let beyond = verdict::beyond(&verdicts, &core.allocations, &core.bytes);
     ensure!(beyond.is_empty(), "beyond their limits:\n{}", beyond.join("\n"));
     Ok(())
-}
-
-fn tighten(core: &OfCore) -> Result<()> {
-    let rows = verdict::reached(&Verdict::all(&core.instructions)?);
-    let objects = core.bytes.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
-    limits::rewrite(&rows, &objects)
 }
 
 fn record() -> Result<()> {

@@ -37,6 +37,13 @@ impl Verdict {
         counts.map(|(_, count)| *count).max().unwrap_or(u64::MAX)
     }
 
+    /// The limit that it would have now.
+    #[must_use]
+    pub fn with_room(&self) -> u64 {
+        let worst = self.worst();
+        worst.saturating_add((worst.saturating_mul(ROOM) / 100).max(ROOM_AT_LEAST))
+    }
+
     /// By how many per cent the worst exceeds the best.
     #[must_use]
     pub fn spread(&self) -> u64 {
@@ -92,15 +99,4 @@ pub fn beyond(verdicts: &[Verdict], allocations: &Allocations, bytes: &Bytes) ->
         Some(_) => None,
     });
     instructions.chain(allocations).chain(bytes).collect()
-}
-
-/// Limits according to the counts, with a little room.
-#[must_use]
-pub fn reached(verdicts: &[Verdict]) -> BTreeMap<&'static str, [u64; 2]> {
-    let mut limits = BTreeMap::<_, [u64; 2]>::new();
-    for verdict in verdicts {
-        let room = (verdict.worst() * ROOM / 100).max(ROOM_AT_LEAST);
-        limits.entry(verdict.row.case).or_default()[verdict.level] = verdict.worst() + room;
-    }
-    limits
 }
