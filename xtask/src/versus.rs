@@ -51,8 +51,6 @@ enum Part {
     Echo,
     /// Wake-ups of idle drivers
     Idle,
-    /// Time per message
-    Latency,
     /// Instructions of other crates
     Peers,
     /// System calls of a connection

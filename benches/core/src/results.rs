@@ -57,8 +57,6 @@ pub struct Row {
     /// Figures of cmid alone, without a comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<f64>,
-    /// The reason why the target is missed, as Markdown.
-    pub note: Option<String>,
     /// Where the instructions or system calls of both sides are made; not on the page.
     #[serde(default)]
     pub shares: Option<String>,

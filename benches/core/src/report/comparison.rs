@@ -29,13 +29,6 @@ pub fn render(section: &Section) -> Result<String> {
         figures(&mut page, &rows)?;
     }
     page.push('\n');
-    for row in &section.rows {
-        if let Some(note) = &row.note {
-            write!(page, "\n- *{}*: {note}", row.what)?;
-        }
-    }
-    page.truncate(page.trim_end().len());
-    page.push('\n');
     Ok(page)
 }
 
@@ -135,7 +128,10 @@ fn spread(each: &[f64], [low, median, high]: [f64; 3], shown: impl Fn(f64) -> St
 }
 
 /// Lower quartile, median and upper quartile, with linear interpolation.
-fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
+///
+/// # Errors
+/// There are no figures, or one is no number.
+pub fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
     ensure!(
         !figures.is_empty() && figures.iter().all(|figure| figure.is_finite()),
         "{what}: no figures, or no numbers"
@@ -206,24 +202,22 @@ mod tests {
     fn a_section_renders_both_tables_and_its_targets() {
         let text = r#"{"title": "T", "about": "How.", "kernel": "6.12", "rows": [
             {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false,
-             "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
-            {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
+             "pairs": [[1, 2], [3, 3], [2, 1]]},
+            {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0]}]}"#;
         let section: Section = serde_json::from_str(text).unwrap();
         let page = render(&section).unwrap();
         let table = "| what, in µs | cmid | C | ratio (quartiles) |\n| --- | ---: | ---: | ---: |\n\
                      | a | 2 | 2 | 1.00 (0.75–1.50) |\n";
         assert!(page.contains(table), "{page}");
         assert!(page.contains("| what, in n | figure (quartiles) |\n| --- | ---: |\n| b | 0 |"), "{page}");
-        assert!(page.contains("- *a*: why"), "{page}");
         let page = targets(&[section]).unwrap();
         assert!(page.contains("| a | 1.00 (0.75–1.50) | ≤ 1.02 | not shown |\n") && !page.contains("| b |"), "{page}");
     }
 
     #[test]
     fn jobs_of_several_programs_are_columns() {
-        let row = |what: &str| {
-            format!(r#"{{"what": "{what}", "unit": "n", "target": null, "exact": true, "figures": [7], "note": null}}"#)
-        };
+        let row =
+            |what: &str| format!(r#"{{"what": "{what}", "unit": "n", "target": null, "exact": true, "figures": [7]}}"#);
         let rows = ["one, twice: x", "one, twice: y", "other: x"].map(row).join(", ");
         let section: Section =
             serde_json::from_str(&format!(r#"{{"title": "T", "about": "", "rows": [{rows}]}}"#)).unwrap();

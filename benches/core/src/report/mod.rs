@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::results::Results;
 
-pub use comparison::render as render_section;
+pub use comparison::{quartiles, render as render_section};
 
 const HEAD: &str = "\
 # Performance

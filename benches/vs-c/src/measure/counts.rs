@@ -129,19 +129,17 @@ fn version(said: &str) -> Option<[u32; 2]> {
 /// Connections accepted in each part.
 const ACCEPTED: u32 = 20;
 
-/// Counts the active side and the data path: all jobs, or those with these names.
-pub(crate) fn active(programs: &Programs, variants: &[Variant], only: &[String], port: &mut u16) -> Result<Vec<Row>> {
+/// Counts the active side and the data path.
+pub(crate) fn active(programs: &Programs, variants: &[Variant], port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let port = *port;
     let _server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
-    let wanted = |count: &&Count| only.is_empty() || only.iter().any(|name| count.job.split(':').next() == Some(name));
-    let all: Vec<_> = COUNTS.iter().filter(wanted).collect();
-    let theirs =
-        Jobs::run(all.iter().map(|count| count.c), |jobs| words(&programs.c, &format!("{ADDRESS} {port} {jobs}")))?;
+    let of_c = COUNTS.iter().map(|count| count.c);
+    let theirs = Jobs::run(of_c, |jobs| words(&programs.c, &format!("{ADDRESS} {port} {jobs}")))?;
     let (mut rows, glibc) = (Vec::new(), glibc()?);
     for (first, variant) in variants.iter().enumerate().map(|(number, variant)| (number == 0, *variant)) {
-        let of_driver = |count: &&&Count| variant.bounds(count).is_some() && (first || is_connection(count));
-        let counted: Vec<_> = all.iter().filter(of_driver).collect();
+        let of_driver = |count: &&Count| variant.bounds(count).is_some() && (first || is_connection(count));
+        let counted: Vec<_> = COUNTS.iter().filter(of_driver).collect();
         let ours = Jobs::run(counted.iter().map(|count| count.job), |jobs| {
             words(&programs.ours, &format!("{} {ADDRESS}:{port} {jobs}", variant.arguments()))
         })?;
@@ -169,9 +167,6 @@ impl<'a> Jobs<'a> {
             if !each.contains(&name) {
                 each.push(name);
             }
-        }
-        if each.is_empty() {
-            return Ok(Jobs { names: each, counts: Vec::new() });
         }
         let counts = callgrind::run(&command(&each.join(" ")), each.len() * parts() as usize)?;
         Ok(Jobs { names: each, counts })

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_bench::results::Row;
+use cmid_bench::results::{Row, Target};
 
 use crate::mark::parts;
 use crate::measure::process::{self, Server, words};
@@ -27,6 +27,9 @@ pub(crate) const ABOUT: &str = "`cargo xtask versus --parts echo`: client and se
     `CompletionQueue::wait` block in a read of one CQ and see no end of the connection; poll(2) waits for the CQ and for events, and so does epoll_wait(2) in the \
     server of the C program. `Messages` copies each message in and \
     out, counts credits and notices a peer that is gone; one send in 16 is signaled; rdma-io's stream, which holds eight receives, has no flow control of its own.";
+
+const PINGPONG: &str = "ibv_rc_pingpong -e";
+const POLLED: &str = "cmid's data path, poll(2)";
 
 /// What waits, and how.
 struct Program {
@@ -68,10 +71,10 @@ fn programs(programs: &Programs, peers: &Path) -> [Program; 9] {
     let of_c = |name, form, listens_on_tcp| Program { name, form, arguments: "", listens_on_tcp, has_window: false };
     let rdma_io = Form::Ours(peers.join("peer-rdma-io-echo"));
     [
-        of_c("ibv_rc_pingpong -e", Form::Pingpong, true),
+        of_c(PINGPONG, Form::Pingpong, true),
         ours("cmid's data path, blocking", "pingpong --blocking", false, false),
         of_c("C, poll(2)", Form::C(programs.c.clone()), false),
-        ours("cmid's data path, poll(2)", "pingpong", false, false),
+        ours(POLLED, "pingpong", false, false),
         ours("Messages on io-epoll, poll(2)", "echo --on epoll", false, true),
         ours("TCP, poll(2)", "echo --on tcp-poll", true, true),
         ours("a channel of io-tokio", "echo --on tokio", false, true),
@@ -103,11 +106,25 @@ pub(crate) fn rows(all: &Programs, peers: &Path, port: &mut u16) -> Result<Vec<R
                 figures.push(figure);
             }
         }
+        rows.extend(over_pingpong(&measured));
         rows.extend(
             measured.into_iter().map(|(program, figures)| row(format!("{}: {}", load.what, program.name), figures)),
         );
     }
     Ok(rows)
+}
+
+/// The pairs of the row that has a target, where both of its programs were measured.
+fn over_pingpong(measured: &[(Program, Vec<f64>)]) -> Option<Row> {
+    let figures = |name| measured.iter().find(|(program, _)| program.name == name).map(|(_, figures)| figures);
+    let each = figures(POLLED)?.iter().zip(figures(PINGPONG)?);
+    Some(Row {
+        what: "64 bytes there and back, sleeping for completions, over ibv_rc_pingpong".to_owned(),
+        unit: "µs".to_owned(),
+        target: Some(Target::AtMost(1.02)),
+        pairs: each.map(|(ours, theirs)| [*ours, *theirs]).collect(),
+        ..Row::default()
+    })
 }
 
 /// Microseconds for one message.
@@ -128,7 +145,13 @@ fn timed(program: &Program, load: &Load, iters: u32, port: &mut u16) -> Result<f
     };
     let said = process::run(&program.command(load, iters, *port, false))?;
     server.end()?;
-    Ok(super::latency::per_iteration(&said)? * f64::from(iters))
+    Ok(per_iteration(&said)? * f64::from(iters))
+}
+
+/// Parses text such as "1000 iters in 0.06 seconds = 63.51 usec/iter".
+fn per_iteration(said: &str) -> Result<f64> {
+    let figure = said.lines().find_map(|line| line.split_once(" seconds = ")?.1.strip_suffix(" usec/iter"));
+    Ok(figure.with_context(|| format!("no time per iteration in {said}"))?.parse()?)
 }
 
 impl Program {
@@ -161,6 +184,13 @@ fn row(what: String, figures: Vec<f64>) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_figure_is_found() {
+        let said = "8192000 bytes in 0.01 seconds = 9384.52 Mbit/sec\n1000 iters in 0.01 seconds = 6.98 usec/iter\n";
+        assert_eq!(per_iteration(said).unwrap(), 6.98);
+        assert!(per_iteration("").is_err());
+    }
 
     #[test]
     fn both_sides_of_each_program_have_the_same_load() {

@@ -5,7 +5,6 @@ mod callgrind;
 mod counts;
 mod echo;
 mod idle;
-mod latency;
 mod peers;
 mod process;
 mod programs;
@@ -40,12 +39,9 @@ pub(crate) struct Arguments {
         value_enum,
         value_name = "PART",
         value_delimiter = ',',
-        default_value = "counts,echo,idle,latency,peers,syscalls"
+        default_value = "counts,echo,idle,peers,syscalls"
     )]
     parts: Vec<Part>,
-    /// Of the jobs of the active side and of the data path, only these
-    #[arg(long, value_name = "JOB", value_delimiter = ',')]
-    jobs: Vec<String>,
     /// The file for the figures
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
@@ -72,8 +68,6 @@ enum Part {
     Echo,
     /// Wake-ups of idle drivers.
     Idle,
-    /// Time per message.
-    Latency,
     /// Instructions of other crates.
     Peers,
     /// System calls of a connection.
@@ -81,7 +75,7 @@ enum Part {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, quick, parts, jobs, into, peers, peers_into, echo_into, syscalls_into } = arguments;
+    let Arguments { c, quick, parts, into, peers, peers_into, echo_into, syscalls_into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone() };
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let on = |backend| drivers.iter().map(move |driver| Variant { driver, backend });
@@ -95,18 +89,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         add(idle::rows(&mut port)?);
     }
     if parts.contains(&Part::Counts) {
-        add(counts::active(&programs, &variants, jobs, &mut port)?);
-        if !quick && jobs.is_empty() {
+        add(counts::active(&programs, &variants, &mut port)?);
+        if !quick {
             add(counts::passive(&programs, &variants, &mut port)?);
         }
-    }
-    if parts.contains(&Part::Latency) && !quick {
-        add(vec![latency::pingpong(&programs, &mut port)?]);
     }
     let wanted = |part| peers.as_ref().filter(|_| parts.contains(&part) && !quick);
     let counts_calls = parts.contains(&Part::Syscalls) && !quick;
     let is_measured = !rows.is_empty() || counts_calls || wanted(Part::Peers).is_some() || wanted(Part::Echo).is_some();
-    ensure!(is_measured, "nothing is measured: --quick leaves latency, peers, the echo and system calls out");
+    ensure!(is_measured, "nothing is measured: --quick leaves peers, the echo and system calls out");
     if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
         write(file, &section(TITLE, ABOUT, &rows))?;
     }

@@ -1,30 +1,25 @@
 //! The rows of a file of benches/results/, from which docs/generated/performance.md is rendered.
 
 use anyhow::{Result, ensure};
+use cmid_bench::report::quartiles;
 use cmid_bench::results::{Row, Section, Target};
 
 /// The median: of the ratios, or without a comparison of the figures.
-fn middle(row: &Row) -> f64 {
+fn middle(row: &Row) -> Result<f64> {
     let ratios = row.pairs.iter().map(|[ours, theirs]| ours / theirs);
-    let mut values: Vec<f64> = ratios.chain(row.figures.iter().copied()).collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        len if len % 2 == 1 => values[len / 2],
-        len => (values[len / 2 - 1] + values[len / 2]) / 2.0,
-    }
+    Ok(quartiles(ratios.chain(row.figures.iter().copied()).collect(), &row.what)?[1])
 }
 
 /// Formats the row as text.
 pub(crate) fn text(row: &Row) -> String {
     let figures = if row.figures.is_empty() {
         let pairs: Vec<_> = row.pairs.iter().map(|[ours, theirs]| format!("{ours:.1}/{theirs:.1}")).collect();
-        format!("{:.3} x ({})", middle(row), pairs.join(" "))
+        format!("{:.3} x ({})", middle(row).unwrap_or(f64::NAN), pairs.join(" "))
     } else {
         format!("{:?}", row.figures)
     };
     let target = row.target.map(|(Target::AtMost(target) | Target::AtLeast(target))| format!(", target {target}"));
-    let notes: String = [&row.shares, &row.note].into_iter().flatten().map(|note| format!("\n    {note}")).collect();
+    let notes: String = row.shares.iter().map(|note| format!("\n    {note}")).collect();
     format!("{}: {figures} {}{}{notes}", row.what, row.unit, target.unwrap_or_default())
 }
 
@@ -32,8 +27,8 @@ pub(crate) fn text(row: &Row) -> String {
 /// The limit is exceeded.
 pub(crate) fn hold(row: &Row) -> Result<()> {
     let Some(limit) = row.limit else { return Ok(()) };
-    // NaN fails the check.
-    ensure!(middle(row) <= limit, "{}: {:.3}, which is more than {limit}", row.what, middle(row));
+    let middle = middle(row)?;
+    ensure!(middle <= limit, "{}: {middle:.3}, which is more than {limit}", row.what);
     Ok(())
 }
 
