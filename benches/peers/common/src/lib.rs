@@ -56,17 +56,14 @@ pub fn in_vain() -> anyhow::Error {
     anyhow::anyhow!("a poll in vain: the count would not be exact")
 }
 
-/// A job's name and its number of rounds: `write:3`.
-pub fn job(text: &str) -> Result<(&str, u32)> {
-    let (name, rounds) = text.split_once(':').context("a job is NAME:ROUNDS")?;
-    Ok((name, rounds.parse()?))
-}
-
-/// The address and the jobs of the command line.
-pub fn arguments() -> Result<(Ipv4Addr, Vec<String>)> {
+/// Does each job of the command line, such as `write:3`: its name and its number of rounds.
+pub fn main(each: impl Fn(Ipv4Addr, &str, u32) -> Result<()>) -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().context("PROGRAM ADDRESS JOB...")?.parse()?;
-    Ok((address, arguments.collect()))
+    arguments.try_for_each(|text| {
+        let (name, rounds) = text.split_once(':').context("a job is NAME:ROUNDS")?;
+        each(address, name, rounds.parse()?).with_context(|| text.clone())
+    })
 }
 
 /// Whether a GID is that of an address.

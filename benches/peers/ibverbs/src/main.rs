@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result};
 use ibverbs::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ibv_access_flags, ibv_qp_type, ibv_wc};
-use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, job, not_offered, run, unexpected};
+use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, not_offered, run, unexpected};
 
 struct Ibverbs {
     qp: QueuePair<'static>,
@@ -70,9 +70,5 @@ fn bytes(gid: ibverbs::Gid) -> [u8; 16] {
 }
 
 fn main() -> Result<()> {
-    let (address, jobs) = peer_common::arguments()?;
-    jobs.iter().try_for_each(|text| {
-        let (name, rounds) = job(text)?;
-        run::<Ibverbs>(address, name, rounds).with_context(|| text.clone())
-    })
+    peer_common::main(run::<Ibverbs>)
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, job, run, unexpected};
+use peer_common::{BYTES, DEPTH, Peer, in_vain, is_of, run, unexpected};
 use rdma_io::cq::CompletionQueue;
 use rdma_io::device::{Context, devices};
 use rdma_io::mr::{AccessFlags, OwnedMemoryRegion};
@@ -118,9 +118,5 @@ impl Peer for RdmaIo {
 }
 
 fn main() -> Result<()> {
-    let (address, jobs) = peer_common::arguments()?;
-    jobs.iter().try_for_each(|text| {
-        let (name, rounds) = job(text)?;
-        run::<RdmaIo>(address, name, rounds).with_context(|| text.clone())
-    })
+    peer_common::main(run::<RdmaIo>)
 }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use peer_common::{AT_ONCE, BYTES, DEPTH, Peer, in_vain, is_of, job, run, unexpected};
+use peer_common::{AT_ONCE, BYTES, DEPTH, Peer, in_vain, is_of, run, unexpected};
 use sideway::ibverbs::AccessFlags;
 use sideway::ibverbs::address::{AddressHandleAttribute, GidEntry};
 use sideway::ibverbs::device::DeviceList;
@@ -127,13 +127,8 @@ impl<C: Calls> Peer for Sideway<C> {
 }
 
 fn main() -> Result<()> {
-    let (address, jobs) = peer_common::arguments()?;
-    jobs.iter().try_for_each(|text| {
-        let (name, rounds) = job(text)?;
-        match name.strip_suffix("-extended") {
-            Some(name) => run::<Sideway<Extended>>(address, name, rounds),
-            None => run::<Sideway<Basic>>(address, name, rounds),
-        }
-        .with_context(|| text.clone())
+    peer_common::main(|address, name, rounds| match name.strip_suffix("-extended") {
+        Some(name) => run::<Sideway<Extended>>(address, name, rounds),
+        None => run::<Sideway<Basic>>(address, name, rounds),
     })
 }
