@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use cmid_harness::DriverName;
 
-/// Measures the phases of many connections: rdma-core's cmtime on cmid.
+/// Measures the phases of many connections: rdma-core's cmtime on cmid. A phase begins when every connection has finished
+/// the previous one.
 #[derive(Clone, Debug, Parser)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Args {
@@ -31,10 +32,6 @@ pub(crate) struct Args {
     /// Make no QPs, but use QP numbers from this one on (those of the server are 4,194,304 higher).
     #[arg(short = 'q', long, value_name = "N")]
     pub(crate) base_qpn: Option<u32>,
-    /// The number of concurrent connections, each independent of the others. Without it, all run at once, and phase
-    /// follows phase as in cmtime: a phase begins when every connection has finished the previous one.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "K")]
-    pub(crate) in_flight: Option<u64>,
     /// The time limit in seconds for each connect, accept and disconnect.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..), value_name = "S")]
     pub(crate) patience: u64,
@@ -58,7 +55,7 @@ pub(crate) struct Args {
     /// Synchronize with the other side over TCP, at the same address and port, like cmtime of rdma-core 52 to 58:
     /// one connection to warm up, then all of them with QPs, then all of them without, numbered from --base-qpn or
     /// 1000 on. The results of the last two rounds are reported. Only with --device verbs.
-    #[arg(long, conflicts_with_all = ["in_flight", "serves"])]
+    #[arg(long, conflicts_with = "serves")]
     pub(crate) oob: bool,
     /// Print the results as JSON.
     #[arg(long)]
@@ -69,7 +66,6 @@ impl Args {
     pub(crate) fn plan(&self) -> Plan {
         Plan {
             connections: self.connections,
-            in_flight: self.in_flight.map(|most| most.min(self.connections)),
             bind: self.bind,
             retries: self.retries,
             timeout: Duration::from_millis(self.timeout),
@@ -85,8 +81,6 @@ impl Args {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) connections: u64,
-    /// `None`: all at once, phase after phase.
-    pub(crate) in_flight: Option<u64>,
     pub(crate) bind: Option<IpAddr>,
     pub(crate) retries: u8,
     pub(crate) timeout: Duration,

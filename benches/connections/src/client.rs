@@ -8,7 +8,6 @@ use anyhow::Result;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::key_table::KeyTable;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, Poller, PortSpace, Time};
-use indicatif::ProgressBar;
 
 use crate::args::Plan;
 use crate::equipment::Equipment;
@@ -28,7 +27,7 @@ struct Conn<D: DataPath> {
     begun: Time,
     /// Whether the phase has begun.
     runs: bool,
-    /// Whether it waits for the other connections to reach the same phase. Only where phase follows phase.
+    /// Whether it waits for the other connections to reach the same phase.
     waits: bool,
     /// How often its address or route may be retried.
     retries: u8,
@@ -40,7 +39,6 @@ pub(crate) struct Client<D: DataPath> {
     server: SocketAddr,
     channel: ChannelKey,
     equipment: Equipment<D>,
-    /// The connections in progress. Their places are reused.
     conns: Vec<Conn<D>>,
     /// The place of each id.
     by_id: KeyTable<IdKey, usize>,
@@ -48,48 +46,29 @@ pub(crate) struct Client<D: DataPath> {
     due: VecDeque<usize>,
     /// How many connections wait for the others.
     waiting: u64,
-    /// How many connections have begun.
-    begun: u64,
     /// How many are in progress.
     alive: u64,
     log: Log,
     tally: Tally,
-    /// `None` if the bar is hidden.
-    bar: Option<ProgressBar>,
-    /// The number of ended connections that the bar shows.
-    shown: u64,
 }
 
 impl<D: DataPath> Client<D> {
-    pub(crate) fn begin<P: Poller<D>>(
-        drive: &mut Drive<D, P>,
-        server: SocketAddr,
-        plan: Plan,
-        bar: ProgressBar,
-    ) -> Result<Self> {
+    pub(crate) fn begin<P: Poller<D>>(drive: &mut Drive<D, P>, server: SocketAddr, plan: Plan) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
-        let places = plan.in_flight.unwrap_or(plan.connections);
+        let (places, begun) = (usize::try_from(plan.connections)?, drive.within(Duration::ZERO));
         let mut client = Client {
             plan,
             server,
             channel,
             equipment: Equipment::new(&plan, 0),
-            conns: Vec::new(),
+            conns: (0..places).map(|_| Conn::new(begun)).collect(),
             by_id: KeyTable::default(),
-            due: VecDeque::new(),
+            due: (0..places).collect(),
             waiting: 0,
-            begun: 0,
-            alive: 0,
+            alive: plan.connections,
             log: Log::new(),
             tally: Tally::new()?,
-            bar: (!bar.is_hidden()).then_some(bar),
-            shown: 0,
         };
-        let begun = drive.within(Duration::ZERO);
-        for place in 0..usize::try_from(places)? {
-            client.conns.push(Conn::new(begun));
-            client.enter(place);
-        }
         client.work(drive);
         Ok(client)
     }
@@ -101,9 +80,7 @@ impl<D: DataPath> Client<D> {
     /// Returns the results. Connections in progress count as unfinished.
     pub(crate) fn conclude(mut self) -> Tally {
         self.tally.file(&mut self.log);
-        self.show();
         self.tally.unfinished = self.alive;
-        self.tally.never_begun = self.plan.connections - self.begun;
         self.tally
     }
 
@@ -114,21 +91,9 @@ impl<D: DataPath> Client<D> {
         while let Some(event) = &drive.next_event(self.channel) {
             any = true;
             self.on_event(drive, event);
-            if self.plan.in_flight.is_some() {
-                self.work(drive);
-            }
         }
         self.work(drive);
-        self.show();
         any
-    }
-
-    /// Updates the bar.
-    fn show(&mut self) {
-        let Some(bar) = &self.bar else { return };
-        let over = self.begun - self.alive;
-        bar.inc(over - self.shown);
-        self.shown = over;
     }
 
     fn note(&mut self, span: Span, begin: Time, end: Time) {
@@ -137,14 +102,7 @@ impl<D: DataPath> Client<D> {
         }
     }
 
-    /// Begins another connection at this place.
-    fn enter(&mut self, place: usize) {
-        self.begun += 1;
-        self.alive += 1;
-        self.due.push_back(place);
-    }
-
-    /// Begins the phases that can begin. Phase after phase: once all connections are ready.
+    /// Begins the phases that can begin: a phase once all connections are ready.
     fn work<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         loop {
             while let Some(place) = self.due.pop_front() {
@@ -296,12 +254,8 @@ impl<D: DataPath> Client<D> {
         let next = phase.next();
         if let Some(next) = next {
             conn.phase = next;
-            conn.waits = self.plan.in_flight.is_none();
-            if conn.waits {
-                self.waiting += 1;
-            } else {
-                self.due.push_back(place);
-            }
+            conn.waits = true;
+            self.waiting += 1;
         }
         // Without an address to bind to there is no such phase, as in cmtime.
         if phase != Phase::Bind || self.plan.bind.is_some() {
@@ -333,16 +287,11 @@ impl<D: DataPath> Client<D> {
         self.leave(place);
     }
 
-    /// Ends a connection. Its place is free for another one.
+    /// Ends a connection.
     fn leave(&mut self, place: usize) {
         self.alive -= 1;
-        let conn = &mut self.conns[place];
-        if let Some(id) = conn.id.take() {
+        if let Some(id) = self.conns[place].id.take() {
             self.by_id.remove(id);
-        }
-        conn.phase = Phase::CreateId;
-        if self.begun < self.plan.connections {
-            self.enter(place);
         }
     }
 }

@@ -29,7 +29,6 @@ mod tests;
 use anyhow::bail;
 use anyhow::{Result, ensure};
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Args, DeviceName};
 #[cfg(feature = "verbs")]
@@ -56,10 +55,8 @@ fn main() -> Result<()> {
 /// Runs both sides, because a simulated fabric cannot be shared with another process.
 fn on_the_simulator(args: &Args) -> Result<()> {
     ensure!(!args.oob, "--oob is for --device verbs: on the simulator both sides are here");
-    let bar = bar(args);
     let serves = args.serves.unwrap_or(args.connections);
-    let (tally, served) = on_sim::run(args.driver, args.port, args.plan(), serves, &bar)?;
-    bar.finish_and_clear();
+    let (tally, served) = on_sim::run(args.driver, args.port, args.plan(), serves)?;
     let result = conclude(args, args.connections, &tally, true);
     if !args.json {
         say!("the server:")?;
@@ -73,17 +70,10 @@ fn conclude(args: &Args, connections: u64, tally: &Tally, prints: bool) -> Resul
     if prints || tally.finished() != connections {
         Report::new(args, connections, tally).print(args.json)?;
     }
-    let counted = tally.finished() + tally.failures() + tally.unfinished + tally.never_begun;
+    let counted = tally.finished() + tally.failures() + tally.unfinished;
     ensure!(counted == connections, "{counted} connections were counted, not {connections}");
     ensure!(tally.finished() == connections, "not all connections have finished");
     Ok(())
-}
-
-fn bar(args: &Args) -> ProgressBar {
-    // On standard error, and only on a terminal.
-    let bar = ProgressBar::new(args.connections);
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} connections, {per_sec}, {eta}");
-    style.map_or_else(|_| ProgressBar::hidden(), |style| bar.with_style(style))
 }
 
 #[cfg(feature = "verbs")]
@@ -125,10 +115,7 @@ fn one_round(
     use anyhow::Context as _;
 
     let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
-    let bar = if args.server.is_some() { bar(args) } else { ProgressBar::hidden() };
-    let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;
-    bar.finish_and_clear();
-    match outcome {
+    match run_on(args.driver, device, role, plan, &Alone::default(), meet)? {
         Outcome::Client(tally) => conclude(args, plan.connections, &tally, prints),
         Outcome::Server(served) => {
             if prints {

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use cmid_harness::{DriverName, Make, OnBlocking, OnEpoll, OnMio, OnTokio};
 use cmid_proto::datapath::DataPath;
-use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
 use crate::point::Point;
@@ -16,15 +15,14 @@ pub(crate) fn run_on<D: DataPath>(
     device: D,
     role: Role,
     plan: Plan,
-    bar: ProgressBar,
     alone: &Alone,
     meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     match driver {
-        DriverName::Mio => run(OnMio::make(device)?, role, plan, bar, alone, meet),
-        DriverName::Epoll => run(OnEpoll::make(device)?, role, plan, bar, alone, meet),
-        DriverName::Blocking => run(OnBlocking::make(device)?, role, plan, bar, alone, meet),
-        DriverName::Tokio => run(OnTokio::make(device)?, role, plan, bar, alone, meet),
+        DriverName::Mio => run(OnMio::make(device)?, role, plan, alone, meet),
+        DriverName::Epoll => run(OnEpoll::make(device)?, role, plan, alone, meet),
+        DriverName::Blocking => run(OnBlocking::make(device)?, role, plan, alone, meet),
+        DriverName::Tokio => run(OnTokio::make(device)?, role, plan, alone, meet),
     }
 }
 
@@ -32,12 +30,11 @@ fn run<D: DataPath, S: Make<D>>(
     mut driver: S,
     role: Role,
     plan: Plan,
-    bar: ProgressBar,
     alone: &Alone,
     meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     let deadline = Deadline::of(&plan);
-    let mut side = Side::begin(driver.drive(), role, plan, bar)?;
+    let mut side = Side::begin(driver.drive(), role, plan)?;
     meet(Point::Ready)?;
     while !side.is_over() && !deadline.is_past() {
         let alone = alone.is_set();

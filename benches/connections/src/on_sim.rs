@@ -8,7 +8,6 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cmid_harness::DriverName;
 use cmid_sim::{Clock, Config, Fabric};
-use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
 use crate::on_driver::run_on;
@@ -20,15 +19,8 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 /// Returns the client's results, and the server's.
-pub(crate) fn run(
-    driver: DriverName,
-    port: u16,
-    plan: Plan,
-    serves: u64,
-    bar: &ProgressBar,
-) -> Result<(Box<Tally>, Served)> {
-    let at_once = plan.in_flight.unwrap_or(plan.connections);
-    let max_backlog = u32::try_from(at_once).context("so many at once")?.max(Config::default().max_backlog);
+pub(crate) fn run(driver: DriverName, port: u16, plan: Plan, serves: u64) -> Result<(Box<Tally>, Served)> {
+    let max_backlog = u32::try_from(plan.connections).context("so many at once")?.max(Config::default().max_backlog);
     let fabric = Fabric::new(Config { clock: Clock::Real, max_backlog, ..Config::default() });
     let (server_host, client_host) = (fabric.host(&[SERVER]), fabric.host(&[CLIENT]));
     let (server_device, client_device) = (server_host.device(), client_host.device());
@@ -43,12 +35,12 @@ pub(crate) fn run(
             let _ = listens.send(());
             Ok(())
         };
-        run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), &servers, meet)
+        run_on(driver, server_device, Role::Server(address), server_plan, &servers, meet)
     })?;
     // If the server cannot listen, its error is returned below.
     let client = listening.recv().map(|()| {
         let role = Role::Client(address);
-        run_on(driver, client_device, role, plan, bar.clone(), &Alone::default(), &mut |_| Ok(())).context("client")
+        run_on(driver, client_device, role, plan, &Alone::default(), &mut |_| Ok(())).context("client")
     });
     // The client has ended in any case: the server need not wait for more.
     alone.set();

@@ -16,12 +16,9 @@ use crate::tally::{Tally, rate};
 pub(crate) struct Report {
     driver: &'static str,
     connections: u64,
-    /// `None`: all at once, phase after phase.
-    in_flight: Option<u64>,
     finished: u64,
     failed: BTreeMap<String, u64>,
     unfinished: u64,
-    never_begun: u64,
     phases: Vec<Line>,
     /// From the first id created to the last connection established.
     connected_per_second: f64,
@@ -57,11 +54,9 @@ impl Report {
         Report {
             driver: args.driver.name(),
             connections,
-            in_flight: args.in_flight,
             finished: tally.finished(),
             failed: tally.failed.clone(),
             unfinished: tally.unfinished,
-            never_begun: tally.never_begun,
             phases: all.filter(|(_, times)| times.count() > 0).map(|(name, times)| Line::new(name, times)).collect(),
             connected_per_second: rate(tally.connected.count(), tally.connected.total()),
             per_second: rate(tally.finished(), tally.whole.total()),
@@ -103,8 +98,8 @@ impl Report {
         for (reason, count) in &self.failed {
             say!("{count} failed: {reason}")?;
         }
-        if self.unfinished + self.never_begun > 0 {
-            say!("{} not over at the deadline, {} never begun", self.unfinished, self.never_begun)?;
+        if self.unfinished > 0 {
+            say!("{} not over at the deadline", self.unfinished)?;
         }
         Ok(())
     }

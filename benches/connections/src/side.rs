@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Drive, Poller};
-use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
 use crate::client::Client;
@@ -30,14 +29,9 @@ pub(crate) enum Outcome {
 }
 
 impl<D: DataPath> Side<D> {
-    pub(crate) fn begin<P: Poller<D>>(
-        drive: &mut Drive<D, P>,
-        role: Role,
-        plan: Plan,
-        bar: ProgressBar,
-    ) -> Result<Self> {
+    pub(crate) fn begin<P: Poller<D>>(drive: &mut Drive<D, P>, role: Role, plan: Plan) -> Result<Self> {
         Ok(match role {
-            Role::Client(server) => Side::Client(Box::new(Client::begin(drive, server, plan, bar)?)),
+            Role::Client(server) => Side::Client(Box::new(Client::begin(drive, server, plan)?)),
             Role::Server(address) => Side::Server(Box::new(Server::begin(drive, address, plan)?)),
         })
     }

@@ -56,8 +56,6 @@ pub(crate) struct Tally {
     pub(crate) failed: BTreeMap<String, u64>,
     /// How many were in progress at the deadline.
     pub(crate) unfinished: u64,
-    /// How many had not begun at the deadline.
-    pub(crate) never_begun: u64,
 }
 
 impl Tally {
@@ -69,7 +67,6 @@ impl Tally {
             whole: one,
             failed: BTreeMap::new(),
             unfinished: 0,
-            never_begun: 0,
         })
     }
 

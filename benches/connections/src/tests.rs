@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_harness::DriverName;
+use cmid_harness::{Driver as _, DriverName, Make as _, OnEpoll};
+use cmid_proto::{Acks, CmEvent, ConnParam, PortSpace, Time};
 use cmid_sim::{Clock, Config, Fabric};
-use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
 use crate::on_driver::run_on;
@@ -18,7 +18,6 @@ use crate::tally::Tally;
 
 const PLAN: Plan = Plan {
     connections: 8,
-    in_flight: None,
     bind: None,
     retries: 2,
     timeout: Duration::from_millis(200),
@@ -35,9 +34,7 @@ fn run(driver: DriverName, server: &str, plan: Plan) -> Tally {
     let (client, _other) = (fabric.host(&[one]), fabric.host(&[other]));
     let server: SocketAddr = server.parse().unwrap();
     let role = Role::Client(server);
-    match run_on(driver, client.device(), role, plan, ProgressBar::hidden(), &Alone::default(), &mut |_| Ok(()))
-        .unwrap()
-    {
+    match run_on(driver, client.device(), role, plan, &Alone::default(), &mut |_| Ok(())).unwrap() {
         Outcome::Client(tally) => *tally,
         Outcome::Server(_) => panic!("a client is no server"),
     }
@@ -50,11 +47,9 @@ fn reasons(tally: &Tally) -> Vec<(&str, u64)> {
 #[test]
 fn nobody_listens() {
     for driver in DriverName::ALL {
-        for in_flight in [None, Some(3)] {
-            let tally = run(driver, "10.0.0.2:7471", Plan { in_flight, ..PLAN });
-            assert_eq!(reasons(&tally), [("connect: REJECTED with status 8", 8)]);
-            assert_eq!((tally.finished(), tally.unfinished, tally.never_begun), (0, 0, 0));
-        }
+        let tally = run(driver, "10.0.0.2:7471", PLAN);
+        assert_eq!(reasons(&tally), [("connect: REJECTED with status 8", 8)]);
+        assert_eq!((tally.finished(), tally.unfinished), (0, 0));
     }
 }
 
@@ -77,13 +72,49 @@ fn no_way_leads_there() {
 #[test]
 fn the_deadline() {
     let timeout = Duration::from_secs(60);
-    let plan = Plan { deadline: Duration::from_millis(50), in_flight: Some(3), timeout, ..PLAN };
+    let plan = Plan { deadline: Duration::from_millis(50), timeout, ..PLAN };
     let begin = Instant::now();
     for driver in DriverName::ALL {
         let tally = run(driver, "10.0.0.9:7471", plan);
-        assert_eq!((tally.unfinished, tally.never_begun, tally.failures(), tally.finished()), (3, 5, 0, 0));
+        assert_eq!((tally.unfinished, tally.failures(), tally.finished()), (8, 0, 0));
     }
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+/// The server accepts one of two connections, and ends it before it answers the other.
+#[test]
+fn a_connection_that_ends_while_it_waits_for_the_others_has_failed() {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+    let (client, address) = (fabric.host(&[one]).device(), SocketAddr::from((other, 7471)));
+    let mut driver: OnEpoll<_> = OnEpoll::make(fabric.host(&[other]).device()).unwrap();
+    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    let listener = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+    driver.drive().bind(listener, address).and_then(|()| driver.drive().listen(listener, 8)).unwrap();
+    let plan = Plan { connections: 2, base_qpn: Some(1000), ..PLAN };
+    let run =
+        move || run_on(DriverName::Epoll, client, Role::Client(address), plan, &Alone::default(), &mut |_| Ok(()));
+    let client = thread::spawn(move || run().unwrap());
+    let (mut requests, mut established) = (Vec::new(), false);
+    while requests.len() < 2 || !established {
+        driver.wait(None).unwrap();
+        while let Some(event) = driver.drive().next_event(channel) {
+            match event.cm() {
+                Some(CmEvent::ConnectRequest) if requests.is_empty() => {
+                    let param = ConnParam { qp_num: 5, ..ConnParam::default() };
+                    driver.drive().accept(event.id, param, &[], Time::NEVER).unwrap();
+                    requests.push(event.id);
+                }
+                Some(CmEvent::ConnectRequest) => requests.push(event.id),
+                Some(CmEvent::Established) => established = true,
+                _ => panic!("{event:?}"),
+            }
+        }
+    }
+    driver.drive().destroy_now(requests[0]).unwrap();
+    driver.drive().reject(requests[1], &[]).unwrap();
+    let Outcome::Client(tally) = client.join().unwrap() else { panic!("a client is no server") };
+    assert_eq!(reasons(&tally), [("connect: REJECTED with status 28", 1), ("disconnect: DISCONNECTED", 1)]);
 }
 
 /// Connections are impossible after the removal, so the server ends.
@@ -96,7 +127,7 @@ fn the_device_of_a_server_goes() {
         let host = fabric.host(&[ip]);
         let (role, alone) = (Role::Server((ip, 7471).into()), Alone::default());
         let begin = Instant::now();
-        let ended = run_on(driver, host.device(), role, plan, ProgressBar::hidden(), &alone, &mut |_| {
+        let ended = run_on(driver, host.device(), role, plan, &alone, &mut |_| {
             host.remove_device();
             Ok(())
         })
@@ -125,7 +156,7 @@ fn in_step(plan: Plan) -> [(Outcome, Vec<Point>); 2] {
             been.push(point);
             Ok(())
         };
-        let outcome = run_on(DriverName::Epoll, device, role, plan, ProgressBar::hidden(), &Alone::default(), meet);
+        let outcome = run_on(DriverName::Epoll, device, role, plan, &Alone::default(), meet);
         (outcome.unwrap(), been)
     };
     let server = thread::spawn(move || run(server, Role::Server((other, 7471).into()), &mut server_oob));
@@ -179,8 +210,7 @@ fn after_a_failure_no_point_is_reached() {
         been.push(point);
         Ok(())
     };
-    let bar = ProgressBar::hidden();
-    let ended = run_on(DriverName::Epoll, client.device(), role, plan, bar, &Alone::default(), meet).unwrap();
+    let ended = run_on(DriverName::Epoll, client.device(), role, plan, &Alone::default(), meet).unwrap();
     let Outcome::Client(tally) = ended else { panic!("a client is no server") };
     assert_eq!((tally.failures(), been), (8, vec![Point::Ready]));
 }
