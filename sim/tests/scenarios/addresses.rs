@@ -11,8 +11,7 @@ use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
 #[test]
 fn a_wildcard_keeps_others_off_its_port_until_it_goes() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.server, env.cs);
+    let Env { server: mut side, cs: on, .. } = Env::new();
     let c = side.id(on);
     assert_eq!(side.bind(c, "0.0.0.0:8000"), Ok(()));
     let d = side.id(on);
@@ -35,8 +34,7 @@ fn behaviour_40_listen_without_bind() {
 
 #[test]
 fn an_id_that_is_bound_has_a_route_to_the_loopback_address() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "127.0.0.1:7", 2000), Ok(()));
     side.next(on).is(id, CmEvent::AddrResolved, 0);
@@ -46,8 +44,7 @@ fn an_id_that_is_bound_has_a_route_to_the_loopback_address() {
 
 #[test]
 fn from_an_interface_everybody_is_a_neighbour() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "8.8.8.8:7", 500), Ok(()));
     let (event, waited) = side.next_timed(on);
@@ -57,8 +54,7 @@ fn from_an_interface_everybody_is_a_neighbour() {
 
 #[test]
 fn a_destination_that_was_not_found_is_remembered() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 500), Err(Errno::ENETUNREACH));
     assert_eq!(side.device.peer_addr(id), Err(Errno::EADDRNOTAVAIL));
@@ -69,8 +65,7 @@ fn a_destination_that_was_not_found_is_remembered() {
 /// The kernel copies the length of the source's family, and a later bind changes the family only.
 #[test]
 fn half_of_an_ipv6_destination_is_remembered_beside_an_ipv4_source() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let [first, id] = [side.id(on), side.id(on)];
     assert_eq!(side.bind(first, "10.0.0.1:7"), Ok(()));
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:7"), "[ff0e::4]:0", 500), Err(Errno::EADDRINUSE));
@@ -80,8 +75,7 @@ fn half_of_an_ipv6_destination_is_remembered_beside_an_ipv4_source() {
 
 #[test]
 fn the_wildcard_is_nobody() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     for (dst, peer) in [("0.0.0.0:0", Err(Errno::EADDRNOTAVAIL)), ("0.0.0.0:7", Ok("0.0.0.0:7".parse().unwrap()))] {
         let id = side.id(on);
         assert_eq!(side.resolve_addr(id, None, dst, 2000), Ok(()));
@@ -92,8 +86,7 @@ fn the_wildcard_is_nobody() {
 
 #[test]
 fn behaviour_42_nobody_has_the_address() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "10.0.0.77:7", 1500), Ok(()));
     assert_eq!(side.resolve_addr(id, None, "10.0.0.77:7", 1500), EINVAL);
@@ -111,8 +104,7 @@ fn behaviour_42_nobody_has_the_address() {
 
 #[test]
 fn a_first_interface_sticks() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "172.16.0.1:7", 100), Ok(()));
     side.next(on).is(id, CmEvent::AddrError, -19);
@@ -165,8 +157,7 @@ fn a_scope_selects_the_interface_of_a_bind() {
 /// The interface of an earlier attempt is kept, and a mapped address has the GID of its IPv4 address.
 #[test]
 fn a_mapped_address_can_be_bound_after_a_failed_bind() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let (first, second) = (side.id(on), side.id(on));
     assert_eq!(side.bind(first, "[::ffff:10.0.0.2]:0"), Err(Errno::EADDRNOTAVAIL));
     side.bind(first, "10.0.0.2:4").unwrap();

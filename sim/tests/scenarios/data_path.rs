@@ -8,7 +8,14 @@ use cmid_sim::{Access, Config, Cq, QpState, Rule, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::common::{Env, SECOND, bytes_at, completions, connected, why};
+use crate::common::{Env, Equipment, Pair, SECOND, bytes_at, completions, connected, why};
+
+/// The ends of a connection, the client's first.
+#[track_caller]
+pub(crate) fn ends() -> (Env, Equipment, Equipment) {
+    let (env, Pair { client_qp, server_qp, .. }) = connected(Config::default());
+    (env, client_qp, server_qp)
+}
 
 #[track_caller]
 pub(crate) fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, WcOpcode, u32)]) {
@@ -20,8 +27,7 @@ const BOTH: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Acces
 
 #[test]
 fn a_link_of_a_bandwidth_takes_a_time_for_each_byte_of_a_write_and_of_the_answer_of_a_read() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, s) = ends();
     let here = c.pd.register(vec![7; 1000], BOTH).unwrap();
     let there = s.pd.register(vec![0; 1000], BOTH).unwrap();
     let remote = there.remote(0);
@@ -179,8 +185,7 @@ fn memory_of_another_fabric_is_refused() {
 
 #[test]
 fn an_armed_queue_notifies_once() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, s) = ends();
     let here = c.pd.register(vec![1; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     let remote = there.remote(0);

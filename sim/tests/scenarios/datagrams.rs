@@ -27,6 +27,13 @@ impl Env {
     }
 }
 
+/// A listener for lookups.
+pub(crate) fn udp() -> (Env, IdKey) {
+    let mut env = Env::new();
+    let listener = env.udp_listener();
+    (env, listener)
+}
+
 impl Seen {
     /// Asserts that a lookup ended without a result, with this status.
     #[track_caller]
@@ -75,8 +82,7 @@ fn behaviour_73_a_lookup_that_was_read_outlives_its_listener() {
 
 #[test]
 fn behaviour_74_a_silent_server() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
+    let (mut env, listener) = udp();
     let (c, s) = env.looked_up(listener);
     let (seen, waited) = env.client.next_timed(env.cc);
     seen.is(c, CmEvent::Unreachable, -110).carries(0, &[]);
@@ -90,8 +96,7 @@ fn behaviour_74_a_silent_server() {
 
 #[test]
 fn establish_answers_without_a_qp() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
+    let (mut env, listener) = udp();
     let (c, s) = env.looked_up(listener);
     assert_eq!(env.server.establish(s), Ok(()));
     let seen = env.client.next(env.cc).is(c, CmEvent::Established, 0).carries(136, &[]);
@@ -105,8 +110,7 @@ fn establish_answers_without_a_qp() {
 
 #[test]
 fn a_client_that_waits_can_do_nothing_but_go() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
+    let (mut env, listener) = udp();
     let (c, s) = env.looked_up(listener);
     let cp = env.cp();
     assert_eq!(env.client.accept(c, cp, &[]), EINVAL);
@@ -126,8 +130,7 @@ fn a_client_that_waits_can_do_nothing_but_go() {
 
 #[test]
 fn a_lookup_survives_losses() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
+    let (mut env, listener) = udp();
     env.fabric.set_loss(1.0);
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
     let cp = env.cp();
@@ -160,8 +163,7 @@ fn depths_are_not_checked_and_ports_are_separate() {
 
 #[test]
 fn a_qp_may_come_at_any_time() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
+    let (mut env, listener) = udp();
     let qp = env.server.qp(listener);
     assert_eq!(qp.qp.state(), Ok(QpState::RTS));
     let (c, _) = env.looked_up(listener);

@@ -4,11 +4,11 @@ use cmid_proto::{CmEvent, Device, Errno, Pollable};
 use cmid_sim::Fabric;
 
 use crate::common::{Env, SECOND, Side, ip};
+use crate::refusals::requested;
 
 #[test]
 fn an_id_moves_to_another_device_with_its_events() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let own = env.server.channel();
     env.server.migrate(s, env.cs, own).unwrap();
     env.accept(s, &[]);
@@ -32,8 +32,7 @@ fn an_id_moves_to_another_device_with_its_events() {
 
 #[test]
 fn a_dropped_handle_destroys_its_id() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let own = env.server.channel();
     env.server.migrate(s, env.cs, own).unwrap();
     drop(env.server.device.release(s, own).unwrap());

@@ -68,14 +68,13 @@ fn what_a_lookup_finds() {
         (confined, None, "[fd99::1]:7", Err(Refused(Errno::ENETUNREACH))),
     ] {
         for port_space in [PortSpace::Tcp, PortSpace::Udp] {
-            let mut env = Env::new();
-            let (side, on) = (&mut env.client, env.cc);
+            let Env { client: mut side, cc: on, .. } = Env::new();
             let id = side.id_in(port_space, on);
             for &(addr, outcome) in binds {
                 assert_eq!(side.bind(id, addr), outcome, "{addr}");
             }
             let found = match side.resolve_addr(id, src, dst, 2000) {
-                Ok(()) => found(side, on, id).map(|own| own.ip()).map_err(Status),
+                Ok(()) => found(&mut side, on, id).map(|own| own.ip()).map_err(Status),
                 Err(errno) => Err(Refused(errno)),
             };
             assert_eq!(found, expected.map(ip), "{binds:?} {src:?} {dst} {port_space:?}");
@@ -115,12 +114,11 @@ fn with_arp_a_neighbour_that_is_not_there_is_not_found() {
 /// `cma_check_port` compares with the current address of an id.
 #[test]
 fn a_lookup_frees_the_port_of_a_wildcard_on_the_other_addresses() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let [looked_up, other] = [(); 2].map(|()| side.id(on));
     side.resolve_addr(looked_up, Some("0.0.0.0:7"), "10.0.0.1:9", 2000).unwrap();
     assert_eq!(side.bind(other, "10.0.0.2:7"), Err(Errno::EADDRNOTAVAIL));
-    assert_eq!(found(side, on, looked_up), Ok("10.0.0.1:7".parse().unwrap()));
+    assert_eq!(found(&mut side, on, looked_up), Ok("10.0.0.1:7".parse().unwrap()));
     assert_eq!(side.bind(other, "10.0.0.1:7"), Err(Errno::EADDRINUSE));
     assert_eq!(side.bind(other, "10.0.0.2:7"), Ok(()));
 }
@@ -138,29 +136,27 @@ fn from_the_ipv6_loopback_address_a_group_is_found_and_then_there_is_no_device()
 
 #[test]
 fn nothing_but_infiniband_will_do_for_ipoib() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     for addr in ["10.0.0.1:0", "172.16.0.1:0"] {
         let id = side.id_in(PortSpace::Ipoib, on);
         assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
     }
     let id = side.id_in(PortSpace::Ipoib, on);
     side.resolve_addr(id, None, "0.0.0.0:7", 2000).unwrap();
-    found(side, on, id).unwrap();
+    found(&mut side, on, id).unwrap();
     let (pd, cq) = (side.device.alloc_pd(id).unwrap(), side.device.create_cq(id, 32).unwrap());
     let qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, Caps::default());
     assert_eq!(qp.map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     for (dst, outcome) in [("10.0.0.2:7", Err(-22)), ("172.16.0.9:7", Err(-22)), ("127.0.0.1:7", Ok(ip("127.0.0.1")))] {
         let id = side.id_in(PortSpace::Ipoib, on);
         side.resolve_addr(id, None, dst, 2000).unwrap();
-        assert_eq!(found(side, on, id).map(|addr| addr.ip()), outcome, "{dst}");
+        assert_eq!(found(&mut side, on, id).map(|addr| addr.ip()), outcome, "{dst}");
     }
 }
 
 #[test]
 fn what_is_valid_on_one_link_only_has_to_name_it() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     for addr in ["[ff02::1]:0", "[fe80::1]:0", "[ff12::1]:0"] {
         let id = side.id(on);
         assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
@@ -183,8 +179,7 @@ fn there_is_no_way_to_a_mapped_address_whatever_an_id_is_bound_to() {
 
 #[test]
 fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     for (bound, peer) in [(false, "0.0.0.0:7"), (true, "[fd99::1]:7")] {
         let id = side.id(on);
         let src = if bound { None } else { Some("10.0.0.2:0") };
@@ -201,8 +196,7 @@ fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way(
 
 #[test]
 fn the_destination_is_kept_though_there_is_no_port() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let taken = side.id(on);
     side.bind(taken, "10.0.0.2:9").unwrap();
     let id = side.id(on);
@@ -218,11 +212,10 @@ fn the_destination_is_kept_though_there_is_no_port() {
 
 #[test]
 fn a_lookup_from_the_loopback_address_confines_as_others_do() {
-    let mut env = Env::new();
-    let (side, on) = (&mut env.client, env.cc);
+    let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);
     side.resolve_addr(id, Some("127.0.0.1:0"), "10.0.0.2:7", 2000).unwrap();
-    assert_eq!(found(side, on, id), Err(-19));
+    assert_eq!(found(&mut side, on, id), Err(-19));
     assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 2000), EINVAL);
 }
 

@@ -7,6 +7,7 @@ use cmid_proto::{CmEvent, ConnParam, Errno, ErrorWith};
 use cmid_sim::{Access, Caps, Config, Cq, QpState, Remote, SendOp, WcStatus};
 
 use crate::common::{Env, SECOND, completions, connected, why};
+use crate::data_path::ends;
 use crate::iwarp;
 use crate::memory::windows::bound;
 
@@ -24,8 +25,7 @@ pub(crate) fn polled(env: &Env, cq: &mut Cq) -> Vec<(u64, WcStatus)> {
 
 #[test]
 fn a_refused_post_is_executed_with_the_next_doorbell_and_pins_its_memory_until_then() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, s) = ends();
     let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let other = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
@@ -40,8 +40,7 @@ fn a_refused_post_is_executed_with_the_next_doorbell_and_pins_its_memory_until_t
 
 #[test]
 fn a_refused_batch_is_in_the_queue_as_a_whole() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, s) = ends();
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
     let write = |n| SendWr::write(n, here.sge(0..8), there.remote(0));
@@ -70,8 +69,7 @@ fn a_batch_without_an_end_is_refused() {
 
 #[test]
 fn refused_posts_fill_the_queue() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, s) = ends();
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
     for n in 0..u64::from(Caps::default().max_send_wr) {
@@ -121,8 +119,7 @@ fn the_memory_of_a_refused_post_comes_back_with_the_end_of_its_qp() {
 
 #[test]
 fn a_refused_receive_is_taken_after_the_next_doorbell() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, mut s) = ends();
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
     env.host.fail_next_doorbell(REFUSED);
@@ -155,8 +152,7 @@ fn a_refused_receive_of_a_shared_queue_is_taken_after_the_next_doorbell() {
 
 #[test]
 fn a_refused_bind_is_executed_later() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, mut s) = ends();
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
     let mut window = s.pd.alloc_mw().unwrap();
@@ -173,11 +169,10 @@ fn a_refused_bind_is_executed_later() {
 
 #[test]
 fn a_refused_invalidate_is_executed_later() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, mut s) = ends();
     let here = c.pd.register(vec![1; 8], ALL).unwrap();
     let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-    let mut window = bound(&env, s, &there, 0..8, Access::REMOTE_READ);
+    let mut window = bound(&env, &mut s, &there, 0..8, Access::REMOTE_READ);
     env.host.fail_next_doorbell(REFUSED);
     assert!(s.qp.post_invalidate(2, &mut window).is_err());
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
@@ -191,11 +186,10 @@ fn a_refused_invalidate_is_executed_later() {
 
 #[test]
 fn a_local_invalidate_waits_for_the_requests_before_it() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, mut s) = ends();
     let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 64], ALL).unwrap();
-    let mut window = bound(&env, s, &there, 0..8, Access::REMOTE_READ);
+    let mut window = bound(&env, &mut s, &there, 0..8, Access::REMOTE_READ);
     // It finds no receive, so it is not finished, and the window stays.
     s.qp.post_send(SendWr::send(2, there.sge(0..8))).unwrap();
     let shown = Remote { addr: there.addr(), rkey: window.rkey() };
@@ -214,8 +208,7 @@ fn a_local_invalidate_waits_for_the_requests_before_it() {
 #[test]
 fn a_fenced_write_sends_what_a_read_before_it_has_brought() {
     for fenced in [false, true] {
-        let (env, mut pair) = connected(Config::default());
-        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let (env, mut c, s) = ends();
         let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
         let [from, to] = [0xEE, 0].map(|byte| s.pd.register(vec![byte; 8], ALL).unwrap());
         c.qp.post_send(SendWr::read(1, here.sge(0..8), from.remote(0))).unwrap();
@@ -229,8 +222,7 @@ fn a_fenced_write_sends_what_a_read_before_it_has_brought() {
 /// The peer answers one at a time.
 #[test]
 fn a_read_waits_until_the_peer_can_answer_it_and_what_is_behind_it_waits_too() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, s) = ends();
     let [here, other] = [1, 2].map(|byte| c.pd.register(vec![byte; 8], Access::LOCAL_WRITE).unwrap());
     let [from, to] = [0xEE, 0].map(|byte| s.pd.register(vec![byte; 8], ALL).unwrap());
     c.qp.post_send(SendWr::read(1, here.sge(0..8), from.remote(0))).unwrap();
@@ -314,8 +306,7 @@ fn a_window_without_range_gives_access_to_the_whole_region() {
 /// acknowledged.
 #[test]
 fn the_key_of_a_region_cannot_be_invalidated_by_a_message() {
-    let (env, mut pair) = connected(Config::default());
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let (env, mut c, mut s) = ends();
     let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
     let there = s.pd.register(vec![0; 8], ALL).unwrap();
     for n in 1..3 {

@@ -1,10 +1,18 @@
 //! Section "refusals" of the conformance scenarios.
 
-use cmid_proto::CmEvent;
 use cmid_proto::datapath::QueuePair;
+use cmid_proto::{CmEvent, IdKey};
 use cmid_sim::QpState;
 
 use crate::common::{EINVAL, Env, SECOND};
+
+/// A client that waits for an answer, and the id of its request.
+#[track_caller]
+pub(crate) fn requested() -> (Env, IdKey, IdKey) {
+    let mut env = Env::new();
+    let (_, client, new) = env.requested();
+    (env, client, new)
+}
 
 #[test]
 fn wildcard_and_loopback_listeners_take_requests_to_every_address() {
@@ -22,8 +30,7 @@ fn wildcard_and_loopback_listeners_take_requests_to_every_address() {
 
 #[test]
 fn behaviour_17_a_second_accept_kills_the_connection_and_stalls_destroy() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let param = env.cp();
     env.server.accept(s, param, &[]).unwrap();
     assert_eq!(env.server.accept(s, param, &[]), EINVAL);
@@ -49,8 +56,7 @@ fn behaviour_19_a_reject_before_the_answer_stalls_destroy() {
 
 #[test]
 fn behaviour_20_a_late_reject_stalls_destroy() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     env.accept(s, &[]);
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     env.server.reject(s, b"late").unwrap();
@@ -93,16 +99,14 @@ fn disconnect_on_a_listener_depends_on_its_address() {
 
 #[test]
 fn establish_on_an_unanswered_request_rejects_it() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     assert_eq!(env.server.establish(s), EINVAL);
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
 }
 
 #[test]
 fn a_failing_accept_breaks_the_qp() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let s_qp = env.server.qp(s);
     assert_eq!(env.server.accept(s, env.cp(), &[0; 197]), EINVAL);
     assert_eq!(s_qp.qp.state(), Ok(QpState::ERR));
@@ -111,8 +115,7 @@ fn a_failing_accept_breaks_the_qp() {
 
 #[test]
 fn a_second_accept_with_a_qp_fails_before_anything_is_sent() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let s_qp = env.server.qp(s);
     let param = env.cp();
     env.server.accept(s, param, &[]).unwrap();

@@ -5,6 +5,7 @@ use cmid_proto::{Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Ece, Er
 use cmid_sim::{Access, Config, Fabric, Host, WcStatus};
 
 use crate::common::{EINVAL, Env, SECOND, Side, connected, ip, only, why};
+use crate::refusals::requested;
 
 const ENXIO: Outcome = Err(Errno::ENXIO);
 
@@ -95,8 +96,7 @@ fn unread_events_of_a_removed_device() {
 
 #[test]
 fn an_unread_answer_cannot_be_confirmed_any_more() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let _qp = env.client.qp(c);
     env.accept(s, &[]);
     env.fabric.advance_by(SECOND);

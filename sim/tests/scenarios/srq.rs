@@ -5,6 +5,7 @@ use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
 use cmid_sim::{Access, Caps, Config, GRH_LEN, PdState, Qp, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, bytes_at, why};
+use crate::datagrams::udp;
 use crate::providers::polled;
 
 const CAPS: SrqCaps = SrqCaps { max_wr: 4, max_sge: 1 };
@@ -51,8 +52,7 @@ fn a_removal_of_the_device_takes_the_srq() {
 
 #[test]
 fn datagrams_take_receives_of_an_srq_too() {
-    let mut env = Env::new();
-    let listener = env.udp_listener();
+    let (mut env, listener) = udp();
     let (c, s) = env.looked_up(listener);
     let mut client = env.client.qp(c);
     let (mut server, mut srq) = equip(&mut env.server, s);

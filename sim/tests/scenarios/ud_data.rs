@@ -7,6 +7,7 @@ use cmid_proto::{ConnParam, Datagram, Errno, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Latency, Mr, Rule, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, completions, ip, why};
+use crate::datagrams::udp;
 
 fn one(cq: &mut Cq) -> Option<Completion> {
     let mut all = completions(cq);
@@ -27,8 +28,7 @@ struct Talk {
 
 impl Talk {
     fn new() -> Talk {
-        let mut env = Env::new();
-        let listener = env.udp_listener();
+        let (mut env, listener) = udp();
         let (c, s) = env.looked_up(listener);
         let (client, server) = (env.client.qp(c), env.server.qp(s));
         env.accept(s, &[]);

@@ -7,11 +7,11 @@ use cmid_proto::{CmEvent, ConnParam};
 use cmid_sim::{Config, Flavour, QpState};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
+use crate::refusals::requested;
 
 #[test]
 fn an_answer_that_comes_after_a_disconnect_finds_the_qp_in_the_error_state() {
-    let mut env = Env::new();
-    let (_, c, s) = env.requested();
+    let (mut env, c, s) = requested();
     let qp = env.client.qp(c);
     env.client.disconnect(c).unwrap();
     env.accept(s, &[]);
