@@ -10,6 +10,13 @@ use cmid_proto::{
 
 use crate::fixture::{CoreFixture, LISTEN, SOON, TO_SYNC, accept, cm, connect, raw};
 
+/// One id in this state, on an iWARP device.
+fn alone(acks: Acks, state: State) -> (CoreFixture, ChannelKey, IdKey) {
+    let (mut fixture, channel) = CoreFixture::on(acks);
+    let id = on_iwarp(&mut fixture, channel, state);
+    (fixture, channel, id)
+}
+
 /// An id in this state, on an iWARP device.
 fn on_iwarp(fixture: &mut CoreFixture, channel: ChannelKey, state: State) -> IdKey {
     let id = fixture.in_state(channel, state);
@@ -21,8 +28,7 @@ fn on_iwarp(fixture: &mut CoreFixture, channel: ChannelKey, state: State) -> IdK
 #[test]
 fn a_teardown_ends_with_the_disconnect_and_answers_nothing() {
     for synchronous in [false, true] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = on_iwarp(&mut fixture, channel, State::Connected);
+        let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::Connected);
         if synchronous {
             fixture.does(id, TO_SYNC);
         }
@@ -43,8 +49,7 @@ fn a_teardown_ends_with_the_disconnect_and_answers_nothing() {
 #[test]
 fn the_peers_disconnect_ends_the_connection() {
     for state in [State::Connected, State::Accepting, State::Connecting, State::Disconnecting] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = on_iwarp(&mut fixture, channel, state);
+        let (mut fixture, _, id) = alone(Acks::Explicit, state);
         fixture.report_and_take(id, CmEvent::Disconnected);
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closed, None), "from {state}");
         fixture.refuses(id, Request::Teardown, RefuseReason::IsOver);
@@ -74,8 +79,7 @@ fn events_that_iwarp_never_reports_are_faults() {
         (State::Closing, CmEvent::TimewaitExit),
         (State::Closed, CmEvent::TimewaitExit),
     ] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = on_iwarp(&mut fixture, channel, state);
+        let (mut fixture, channel, id) = alone(Acks::OnDelivery, state);
         let fault = fixture.core.handle_event(channel, raw(id, event, 0));
         assert_eq!(fault, Err(Fault::Event { id, state, event }));
         assert_eq!(fixture.state(id), state);
@@ -90,8 +94,7 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
     let answers =
         [CmEvent::Established, CmEvent::Rejected, CmEvent::Unreachable, CmEvent::Disconnected, CmEvent::DeviceRemoval];
     for answer in answers {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+        let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::RouteResolved);
         fixture.does(id, connect());
         fixture.does(id, Request::Destroy);
         assert_eq!(fixture.state(id), State::Destroying, "{answer}");
@@ -111,8 +114,7 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
 #[test]
 fn a_destroy_on_a_failed_channel_does_not_wait_for_the_answer() {
     for (fails_first, owes) in [(true, false), (false, false), (true, true), (false, true)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+        let (mut fixture, channel, id) = alone(Acks::Explicit, State::RouteResolved);
         fixture.does(id, connect());
         let owed = owes.then(|| {
             fixture.report(id, CmEvent::AddrChange);
@@ -143,8 +145,7 @@ fn a_destroy_on_a_failed_channel_does_not_wait_for_the_answer() {
 /// The deadline of a connect ends it for the application only.
 #[test]
 fn a_destroy_after_the_deadline_of_a_connect_waits_for_the_answer_too() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::RouteResolved);
     fixture.does_soon(id, connect());
     fixture.passes(SOON);
     fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
@@ -160,8 +161,7 @@ fn a_destroy_after_the_deadline_of_a_connect_waits_for_the_answer_too() {
 /// The kernel would block in rdma_disconnect(3) until the answer comes.
 #[test]
 fn a_disconnect_after_the_deadline_of_a_connect_is_refused_until_the_answer() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::RouteResolved);
     fixture.does_soon(id, connect());
     fixture.passes(SOON);
     fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
@@ -173,8 +173,7 @@ fn a_disconnect_after_the_deadline_of_a_connect_is_refused_until_the_answer() {
 /// The DISCONNECTED may be in the kernel already when the deadline passes.
 #[test]
 fn a_disconnect_after_its_deadline_ends_with_the_tcp_connection() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::Connected);
+    let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::Connected);
     fixture.does_soon(id, Request::Disconnect);
     fixture.passes(SOON);
     fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Disconnect));
@@ -186,8 +185,7 @@ fn a_disconnect_after_its_deadline_ends_with_the_tcp_connection() {
 
 #[test]
 fn a_destroy_that_waits_for_an_answer_can_be_made_at_once() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::RouteResolved);
     fixture.does(id, connect());
     fixture.does(id, Request::Destroy);
     fixture.does(id, Request::DestroyNow);
@@ -197,8 +195,7 @@ fn a_destroy_that_waits_for_an_answer_can_be_made_at_once() {
 
 #[test]
 fn a_destroy_after_a_connect_that_failed_waits_for_nothing() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    let (mut fixture, _, id) = alone(Acks::OnDelivery, State::RouteResolved);
     fixture.submit_until(id, connect(), Time::NEVER).unwrap();
     fixture.expect_call("connect", Err(Errno(111)));
     fixture.does(id, Request::Destroy);
@@ -207,8 +204,7 @@ fn a_destroy_after_a_connect_that_failed_waits_for_nothing() {
 
 #[test]
 fn a_changed_link_address_is_late() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::Connected);
+    let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::Connected);
     assert_eq!(fixture.report_status(id, CmEvent::Unreachable, -110), Admission::Late);
     fixture.no_event(channel);
 }
@@ -243,8 +239,7 @@ fn datagram_services_are_refused() {
 
 #[test]
 fn a_disconnect_is_one_call() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = on_iwarp(&mut fixture, channel, State::Connected);
+    let (mut fixture, _, id) = alone(Acks::OnDelivery, State::Connected);
     fixture.submit(id, Request::Disconnect).unwrap();
     let call = fixture.takes_call("disconnect");
     assert_eq!(call, Call::Disconnect { id });

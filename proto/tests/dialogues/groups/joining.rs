@@ -9,13 +9,12 @@ use cmid_proto::{
     Request, RequestKind, State, Time,
 };
 
-use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, report};
+use super::{JOINED, LOST, SOON, at, begins, bound, bound_on, join, leave, member, report};
 use crate::fixture::{CoreFixture, OK, cm, raw};
 
 #[test]
 fn a_group_is_joined_used_and_left() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let group = fixture.joins(id, at(1), true, Time::NEVER).unwrap();
     let call = fixture.takes_call("join_multicast");
     assert_eq!(call, Call::Join { id, group, addr: at(1), send_only: true });
@@ -64,8 +63,7 @@ fn what_cannot_be_joined_or_left_is_refused_with_a_reason() {
 
 #[test]
 fn flow_information_does_not_make_another_group() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, _, id) = bound_on(Acks::OnDelivery);
     let at = |flow_info, scope| SocketAddr::from(SocketAddrV6::new("ff02::7".parse().unwrap(), 7471, flow_info, scope));
     let join = |addr| Request::Join { addr, send_only: false };
     fixture.does(id, join(at(1, 2)));
@@ -83,8 +81,7 @@ fn flow_information_does_not_make_another_group() {
 
 #[test]
 fn a_join_that_fails_at_once_leaves_nothing() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::OnDelivery);
     let soon = fixture.within(SOON);
     fixture.submit_until(id, join(1), soon).unwrap();
     let failure = fixture.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
@@ -96,8 +93,7 @@ fn a_join_that_fails_at_once_leaves_nothing() {
 #[test]
 fn a_group_that_is_lost_or_never_joined_can_only_be_left() {
     for joined in [false, true] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = bound(&mut fixture, Some(channel));
+        let (mut fixture, channel, id) = bound_on(Acks::Explicit);
         let group = begins(&mut fixture, id, 1, Time::NEVER);
         if joined {
             report(&mut fixture, id, group, JOINED, 0);
@@ -135,8 +131,7 @@ fn an_event_of_no_membership_of_the_id_is_late() {
 
 #[test]
 fn a_join_ends_at_its_deadline_and_is_to_be_left_even_so() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::OnDelivery);
     let soon = fixture.within(SOON);
     let group = fixture.joins(id, at(1), false, soon).unwrap();
     assert_eq!((fixture.core.summary().groups, fixture.core.poll_timeout()), (0, None), "until the outcome");
@@ -154,8 +149,7 @@ fn a_join_ends_at_its_deadline_and_is_to_be_left_even_so() {
 
 #[test]
 fn each_join_has_its_own_deadline_and_the_ids_operation_another() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::OnDelivery);
     let spans = [4, 2, 2, 3].map(|ms| fixture.within(Duration::from_millis(ms)));
     let groups = [1, 2, 3, 4].map(|last| begins(&mut fixture, id, last, spans[usize::from(last) - 1]));
     let operation = fixture.within(Duration::from_millis(3));

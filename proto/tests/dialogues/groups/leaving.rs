@@ -3,13 +3,12 @@
 use cmid_proto::info::WaitsFor;
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
 
-use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, report};
+use super::{JOINED, LOST, SOON, at, begins, bound, bound_on, join, leave, member, report};
 use crate::fixture::{CoreFixture, OK, cm, to};
 
 #[test]
 fn a_leave_discards_the_undelivered_events_of_its_group_and_no_others() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
     fixture.report_status(id, CmEvent::AddrChange, 1);
     report(&mut fixture, id, one, JOINED, 0);
@@ -29,8 +28,7 @@ fn a_leave_discards_the_undelivered_events_of_its_group_and_no_others() {
 #[test]
 fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
     for outcome in [OK, Err(Errno::EINVAL)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = bound(&mut fixture, Some(channel));
+        let (mut fixture, channel, id) = bound_on(Acks::Explicit);
         let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
         for group in [one, two] {
             report(&mut fixture, id, group, JOINED, 0);
@@ -61,8 +59,7 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
 
 #[test]
 fn a_leave_goes_at_once_while_only_other_events_of_the_id_are_not_acked() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
     report(&mut fixture, id, two, JOINED, 0);
     fixture.report(id, CmEvent::AddrChange);
@@ -74,8 +71,7 @@ fn a_leave_goes_at_once_while_only_other_events_of_the_id_are_not_acked() {
 
 #[test]
 fn a_leave_that_fails_has_left() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::OnDelivery);
     let group = member(&mut fixture, channel, id, 1);
     let failure = fixture.fails(id, leave(group), "leave_multicast", Errno::EADDRNOTAVAIL);
     assert_eq!((failure.call, failure.errno), ("leave_multicast", Errno::EADDRNOTAVAIL));
@@ -84,8 +80,7 @@ fn a_leave_that_fails_has_left() {
 
 #[test]
 fn a_channel_is_read_after_a_leave_that_fails() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::OnDelivery);
     let [one, two] = [1, 2].map(|last| member(&mut fixture, channel, id, last));
     fixture.does(id, leave(one));
     assert_eq!(fixture.core.poll_readable(), None);
@@ -95,8 +90,7 @@ fn a_channel_is_read_after_a_leave_that_fails() {
 
 #[test]
 fn two_leaves_that_wait_go_one_after_the_other() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let groups = [1, 2, 3].map(|last| begins(&mut fixture, id, last, Time::NEVER));
     for group in groups {
         report(&mut fixture, id, group, JOINED, 0);
@@ -120,8 +114,7 @@ fn two_leaves_that_wait_go_one_after_the_other() {
 
 #[test]
 fn a_leave_that_waits_for_acks_holds_up_no_other_request() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
     report(&mut fixture, id, one, JOINED, 0);
     let held = fixture.expect_event(channel, id, cm(JOINED));
@@ -171,8 +164,7 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
 #[test]
 fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_gives_up() {
     for fails in [false, true] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-        let id = bound(&mut fixture, Some(channel));
+        let (mut fixture, channel, id) = bound_on(Acks::Explicit);
         let [group, other] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
         for group in [group, other] {
             report(&mut fixture, id, group, JOINED, 0);

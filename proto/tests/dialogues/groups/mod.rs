@@ -5,7 +5,7 @@ mod leaving;
 mod synchronous;
 mod with_the_id;
 
-use cmid_proto::{Admission, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, Request, Time};
+use cmid_proto::{Acks, Admission, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, Request, Time};
 
 use crate::fixture::{BIND, CoreFixture, SOON, cm, group_addr as at, of};
 
@@ -25,6 +25,13 @@ fn bound(fixture: &mut CoreFixture, on: Option<ChannelKey>) -> IdKey {
     let id = fixture.id_for(PortSpace::Udp, on);
     fixture.does(id, BIND);
     id
+}
+
+/// One on a channel, beside nothing else.
+fn bound_on(acks: Acks) -> (CoreFixture, ChannelKey, IdKey) {
+    let (mut fixture, channel) = CoreFixture::on(acks);
+    let id = bound(&mut fixture, Some(channel));
+    (fixture, channel, id)
 }
 
 fn begins(fixture: &mut CoreFixture, id: IdKey, last: u8, deadline: Time) -> GroupKey {

@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, RequestKind, State, Time};
 
-use super::{JOINED, LOST, SOON, begins, bound, join, leave, report};
+use super::{JOINED, LOST, SOON, begins, bound, bound_on, join, leave, report};
 use crate::fixture::{CoreFixture, TO_SYNC, cm, to};
 
 #[test]
@@ -45,8 +45,7 @@ fn in_synchronous_mode_a_join_waits_for_its_answer() {
 
 #[test]
 fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::OnDelivery);
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
     let [joined, pending] = [begins(&mut fixture, id, 1, Time::NEVER), begins(&mut fixture, id, 2, Time::NEVER)];
     let slow = begins(&mut fixture, id, 3, soon);

@@ -4,7 +4,7 @@ use cmid_proto::{
     Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Refused, Request, RequestKind, State, Time,
 };
 
-use super::{JOINED, LOST, SOON, begins, bound, leave, report};
+use super::{JOINED, LOST, SOON, begins, bound, bound_on, leave, report};
 use crate::fixture::{CoreFixture, OK, TO_SYNC, addr, cm, to};
 
 #[test]
@@ -35,8 +35,7 @@ fn a_migration_takes_memberships_and_their_events_along() {
 
 #[test]
 fn a_destroy_waits_for_the_acks_of_groups_too_and_takes_them_along() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let soon = fixture.within(SOON);
     let [one, two, three] = [1, 2, 3].map(|last| begins(&mut fixture, id, last, soon));
     for group in [one, two] {
@@ -58,8 +57,7 @@ fn a_destroy_waits_for_the_acks_of_groups_too_and_takes_them_along() {
 
 #[test]
 fn a_removed_device_ends_every_join_and_only_a_destroy_helps() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let soon = fixture.within(SOON);
     let [one, two, three] = [1, 2, 3].map(|last| begins(&mut fixture, id, last, soon));
     for group in [one, two] {
@@ -103,8 +101,7 @@ fn memberships_stay_with_their_core() {
 
 #[test]
 fn a_listener_and_an_id_that_has_failed_are_members_still() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
-    let id = bound(&mut fixture, Some(channel));
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
     let group = begins(&mut fixture, id, 1, Time::NEVER);
     fixture.does(id, crate::fixture::LISTEN);
     assert_eq!(report(&mut fixture, id, group, JOINED, 0), Admission::Known);
