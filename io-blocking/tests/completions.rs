@@ -13,7 +13,7 @@ use cmid_proto::datapath::{
 use cmid_proto::{Errno, State};
 use cmid_sim::{Host, Mr, SimDevice, Srq};
 
-use common::{A_WHILE, FOR_EVER, SOON, host, patient, server};
+use common::{A_WHILE, FOR_EVER, SOON, host, listening, patient, server};
 
 /// A side: its QP has one receive.
 type Side = (Connection<SimDevice>, (QpParts<SimDevice>, Mr));
@@ -116,8 +116,7 @@ fn a_thread_waits_for_a_cq_whose_qp_takes_the_receives_of_an_srq() {
         (1..3).try_for_each(|wr_id| srq.post_recv(wr_id, mr.sge(0..5))).map_err(|error| error.errno())?;
         Ok((made, srq, mr))
     };
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), shared).unwrap());
     let (mut client, (mut active, sent)) = Connection::connect(host.device(), server(), &patient(), attach).unwrap();
     let (mut connection, (mut passive, _srq, mr)) = passive.join().unwrap();
@@ -144,8 +143,7 @@ fn a_thread_waits_for_a_cq_whose_qp_takes_the_receives_of_an_srq() {
 /// As docs/data-path.md says: siblings share a PD.
 #[test]
 fn two_connections_of_sibling_devices_share_a_pd() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let passive = thread::spawn(move || {
         [(); 2].map(|()| listener.accept(SOON).unwrap().accept(&patient(), QpParts::attach).unwrap())
     });

@@ -15,7 +15,7 @@ use cmid_sim::{Cq, Host, Mr, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use common::{A_WHILE, FOR_EVER, SOON, Silent, connected, host, incoming, patient, qp, server};
+use common::{A_WHILE, FOR_EVER, SOON, Silent, connected, host, incoming, listening, patient, qp, server};
 
 #[track_caller]
 fn timed_out<T>(result: Result<T, Error>, expected: &str) {
@@ -70,8 +70,7 @@ fn no_time_is_enough_to_tell_the_peer() {
 
 #[test]
 fn an_accept_that_took_too_long_loses_no_request() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     timed_out(listener.accept(Duration::ZERO), "accept");
     timed_out(listener.accept(A_WHILE), "accept");
     let _clients = [Silent::connecting(&host), Silent::connecting(&host)];
@@ -88,8 +87,7 @@ fn the_peer_s_confirmation_may_not_come() {
 
 #[test]
 fn the_peer_s_answer_may_not_come() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     // The kernel's own limit is a quarter of an hour.
     let options = Options { timeout: Duration::from_secs(3), ..Options::default() };
     timed_out(Connection::connect(host.device(), server(), &options, qp), "connect");
@@ -125,8 +123,7 @@ fn a_descriptor_of_the_user_s_own_ends_a_wait() {
 
 #[test]
 fn a_listener_is_cancelled_and_goes_on_with_another_canceller() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let canceller = listener.canceller();
     let error = cancelled(&canceller, || listener.accept(FOR_EVER));
     assert!(matches!(error, Error::Cancelled { during: "accept" }), "{error}");
@@ -138,8 +135,7 @@ fn a_listener_is_cancelled_and_goes_on_with_another_canceller() {
 
 #[test]
 fn a_connect_is_cancelled() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let canceller = Canceller::new().unwrap();
     let options = Options { timeout: FOR_EVER, ..Options::default() };
     let (device, of_connect) = (host.device(), Some(canceller.clone()));
@@ -251,8 +247,7 @@ fn loses_its_device<T: std::fmt::Debug>(
 
 #[test]
 fn a_listener_loses_its_device_and_says_so_at_once_from_then_on() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     loses_its_device(&host, || thread::sleep(A_WHILE), || listener.accept(FOR_EVER));
     for _ in 0..2 {
         let error = listener.accept(FOR_EVER).unwrap_err();
@@ -265,8 +260,7 @@ fn a_listener_loses_its_device_and_says_so_at_once_from_then_on() {
 
 #[test]
 fn a_listener_hears_of_its_device_also_if_nobody_waited() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     timed_out(listener.accept(Duration::ZERO), "accept");
     host.remove_device();
     assert_eq!(listener.accept(FOR_EVER).unwrap_err().errno(), Errno::ENODEV);
@@ -318,8 +312,7 @@ fn events_that_nobody_takes_are_in_nobody_s_way() {
 /// Hazard P60.
 #[test]
 fn receives_are_flushed_by_the_own_disconnect_and_not_by_that_of_the_peer() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), receiving).unwrap());
     let (active, attached) = Connection::connect(host.device(), server(), &patient(), qp).unwrap();
     let (mut passive, (_qp, mut cq, _mr)) = passive.join().unwrap();
@@ -342,8 +335,7 @@ fn receiving(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<(Qp, Cq
 
 #[test]
 fn a_listener_is_not_held_up_by_changes_of_its_address() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     for _ in 0..1500 {
         host.fail_over();
     }

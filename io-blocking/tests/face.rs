@@ -10,12 +10,11 @@ use cmid_proto::datapath::Attaching;
 use cmid_proto::{CmEvent, CmOption, Device as _, Ece, Errno, State};
 use cmid_sim::{Qp, SimDevice};
 
-use common::{SOON, Silent, host, incoming, patient, qp, server};
+use common::{SOON, Silent, host, incoming, listening, patient, qp, server};
 
 #[test]
 fn a_connection_carries_private_data_and_ends_on_both_sides() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     assert_eq!(listener.local_addr().unwrap(), server());
     let passive = thread::spawn(move || {
         let incoming = listener.accept(SOON).unwrap();
@@ -47,8 +46,7 @@ fn unlicensed(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Unlicensed> {
 
 #[test]
 fn an_attach_fails_with_any_error_and_both_sides_return_it_unchanged() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), unlicensed).err().unwrap());
     let refused = Connection::connect(host.device(), server(), &patient(), qp).unwrap_err();
     assert_eq!(refused.errno(), Errno::ECONNREFUSED, "the drop of the id has rejected the peer");
@@ -100,8 +98,7 @@ fn a_request_that_is_dropped_is_turned_down() {
 
 #[test]
 fn a_listener_that_is_dropped_turns_down_what_it_has_read() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let mut clients = [(); 3].map(|()| Silent::connecting(&host));
     let taken = listener.accept(SOON).unwrap();
     drop(listener);

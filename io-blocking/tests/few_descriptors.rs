@@ -7,11 +7,10 @@ use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, PoisonError};
 
-use cmid_blocking::Listener;
 use cmid_proto::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use common::{SOON, Silent, host, patient, qp, server};
+use common::{SOON, Silent, listening, patient, qp};
 
 /// Of the test whose turn it is.
 static TURN: Mutex<()> = Mutex::new(());
@@ -29,8 +28,7 @@ fn with_descriptors<T>(left: u64, action: impl FnOnce() -> T) -> T {
 #[test]
 fn a_request_that_cannot_be_accepted_for_lack_of_descriptors_waits_for_the_next_accept() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let mut client = Silent::connecting(&host);
     let mut failures = 0;
     let incoming = loop {
@@ -52,8 +50,7 @@ fn a_request_that_cannot_be_accepted_for_lack_of_descriptors_waits_for_the_next_
 #[test]
 fn a_request_that_waits_for_descriptors_does_not_hide_that_the_device_is_removed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let (host, mut listener) = listening();
     let _client = Silent::connecting(&host);
     let error = with_descriptors(0, || listener.accept(SOON)).unwrap_err();
     assert_eq!(error.errno(), Errno::EMFILE);

@@ -30,6 +30,13 @@ pub(crate) fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp,
     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
 
+/// A host, and a listener on it.
+pub(crate) fn listening() -> (Host, Listener<SimDevice>) {
+    let host = host();
+    let listener = Listener::bind(host.device(), server()).unwrap();
+    (host, listener)
+}
+
 /// One side of a connection and its QP.
 pub(crate) type Side = (Connection<SimDevice>, Qp);
 
