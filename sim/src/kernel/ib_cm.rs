@@ -44,7 +44,7 @@ impl World {
             Body::Mra => self.receive_mra(known),
             Body::Rep(rep) => self.receive_rep(at, known, &head, rep),
             Body::Rtu => self.receive_rtu(known),
-            Body::Rej { reason, private_data } => self.receive_rej(known, reason, private_data),
+            Body::Rej { reason, private_data, .. } => self.receive_rej(known, reason, private_data),
             Body::Dreq { qp_num } => self.receive_dreq(at, known, &head, qp_num),
             Body::Drep => self.receive_drep(known),
             Body::SidrReq(req) => self.receive_sidr_req(at, &head, &req),
@@ -60,7 +60,10 @@ impl World {
         }
         let no = *self.comms.get(&head.to_comm?)?;
         let id = self.ids.get(&no)?;
-        let same_peer = id.conn.as_ref()?.remote_comm.is_none_or(|comm| comm == head.from_comm);
+        let same_peer = match id.conn.as_ref()?.remote_comm {
+            Some(comm) => comm == head.from_comm,
+            None => body.is_first_answer(),
+        };
         (id.host == at && same_peer).then_some(no)
     }
 
@@ -273,7 +276,7 @@ impl World {
 
     /// Rejects a message of a peer without a connection here (`cm_issue_rej`).
     pub(crate) fn refuse(&mut self, at: HostNo, head: &Head, reason: i32) {
-        let body = Body::Rej { reason, private_data: padded(&[], REJ_DATA) };
+        let body = Body::Rej { of_req: head.to_comm.is_none(), reason, private_data: padded(&[], REJ_DATA) };
         self.transmit(Message { head: head.answer(at), body });
     }
 

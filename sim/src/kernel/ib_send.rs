@@ -175,7 +175,8 @@ impl World {
     /// Sends a REJ if the protocol state permits it (`cm_send_rej_locked`). Does not cancel an outstanding message of
     /// this side, which makes a later destroy wait.
     pub(crate) fn send_rej(&mut self, no: IdNo, reason: i32, private_data: &[u8]) -> Result<(), Errno> {
-        match self.ib_state(no).ok_or(Errno::EINVAL)? {
+        let state = self.ib_state(no).ok_or(Errno::EINVAL)?;
+        match state {
             IbState::ReqSent | IbState::MraReqRcvd | IbState::MraReqSent | IbState::MraRepSent => {
                 self.reset_to_idle(no);
             }
@@ -188,7 +189,8 @@ impl World {
             | IbState::SidrReqSent
             | IbState::SidrReqRcvd => return Err(Errno::EINVAL),
         }
-        self.send(no, Body::Rej { reason, private_data: padded(private_data, REJ_DATA) });
+        let of_req = state == IbState::MraReqSent;
+        self.send(no, Body::Rej { of_req, reason, private_data: padded(private_data, REJ_DATA) });
         Ok(())
     }
 

@@ -71,7 +71,12 @@ pub(crate) enum Body {
     /// Confirms a REP.
     Rtu,
     /// Rejected, with the reason and the private data field.
-    Rej { reason: i32, private_data: Vec<u8> },
+    Rej {
+        /// Whether it rejects a REQ. The sender of the REQ has seen no REP.
+        of_req: bool,
+        reason: i32,
+        private_data: Vec<u8>,
+    },
     /// Requests the end of the connection; contains the receiver's QP number.
     Dreq { qp_num: u32 },
     /// Confirms the end.
@@ -80,6 +85,22 @@ pub(crate) enum Body {
     SidrReq(Box<SidrReq>),
     /// The QP, or an error status.
     SidrRep { answer: SidrAnswer, private_data: Vec<u8> },
+}
+
+impl Body {
+    /// Whether an id takes it that does not know the peer's communication id yet: a first answer
+    /// (`cm_acquire_rejected_id`, `cm_acquire_mraed_id`, `cm_rep_handler`, `cm_sidr_rep_handler`).
+    pub(crate) const fn is_first_answer(&self) -> bool {
+        match self {
+            Body::Mra | Body::Rep(_) | Body::SidrRep { .. } | Body::Rej { of_req: true, .. } => true,
+            Body::Rej { of_req: false, .. }
+            | Body::Req(_)
+            | Body::Rtu
+            | Body::Dreq { .. }
+            | Body::Drep
+            | Body::SidrReq(_) => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::QueuePair;
 use cmid_proto::{CmEvent, ConnParam};
-use cmid_sim::{Config, Flavour, QpState};
+use cmid_sim::{Config, Flavour, Kind, Latency, QpState, Rule};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
 use crate::refusals::requested;
@@ -236,4 +236,47 @@ fn a_link_that_is_down_takes_nothing_in_and_lets_nothing_out() {
         down.set_link(true);
         server.requested(cs, l);
     }
+}
+
+/// A client that has seen no answer takes only the first one: it does not know the peer's communication id of a
+/// later message (`cm_acquire_id`).
+#[test]
+fn a_client_without_an_answer_does_not_see_the_end_after_it() {
+    let mut env = Env::new();
+    let (l, _, s) = env.requested();
+    let lost = env.fabric.rule(Rule::drop().of(&[Kind::Rep]).nth(1));
+    env.accept(s, &[]);
+    assert_eq!(lost.count(), 1);
+    env.server.destroy(s).unwrap();
+    env.client.quiet(env.cc, SECOND * 4);
+    // It repeats its request, which is a new one.
+    let again = env.server.requested(env.cs, l);
+    env.server.reject(again, &[]).unwrap();
+    assert_eq!(env.client.next(env.cc).kind, CmEvent::Rejected);
+}
+
+#[test]
+fn an_answer_that_the_rejection_overtakes_can_still_be_confirmed() {
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let _slow = env.fabric.rule(Rule::delay(Latency::Fixed(SECOND)).of(&[Kind::Rep]));
+    env.accept(s, &[]);
+    env.server.destroy(s).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    assert_eq!(env.client.establish(c), Ok(()));
+    env.client.quiet(env.cc, SECOND * 10);
+}
+
+#[test]
+fn a_disconnect_after_a_lost_answer_is_answered_at_once() {
+    let mut env = Env::new();
+    let (_, _, s) = env.requested();
+    let _lost = env.fabric.rule(Rule::drop().of(&[Kind::Rep]).nth(1));
+    env.accept(s, &[]);
+    env.server.notify(s).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Established, 0);
+    env.server.disconnect(s).unwrap();
+    let (seen, waited) = env.server.next_timed(env.cs);
+    seen.is(s, CmEvent::Disconnected, 0);
+    assert!(waited < SECOND);
 }
