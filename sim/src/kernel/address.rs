@@ -79,23 +79,27 @@ impl Subnet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) subnet: Subnet,
-    /// Whether it has an RDMA device.
-    pub(crate) rdma: bool,
+    /// The position of its RDMA device. All interfaces with one device are one link.
+    pub(crate) device: Option<u8>,
     /// Whether link addresses of neighbours must be resolved (no `IFF_NOARP`).
     pub(crate) arp: bool,
 }
 
 impl Interface {
-    pub(crate) fn rdma(ip: IpAddr) -> Interface {
-        Interface { subnet: Subnet::of(ip), rdma: true, arp: true }
+    pub(crate) fn on_device(ip: IpAddr, device: u8) -> Interface {
+        Interface { device: Some(device), ..Interface::plain(ip) }
     }
 
     pub(crate) fn plain(ip: IpAddr) -> Interface {
-        Interface { subnet: Subnet::of(ip), rdma: false, arp: true }
+        Interface { subnet: Subnet::of(ip), device: None, arp: true }
     }
 
     pub(crate) fn without_arp(ip: IpAddr) -> Interface {
         Interface { arp: false, ..Interface::plain(ip) }
+    }
+
+    pub(crate) fn has_device(self) -> bool {
+        self.device.is_some()
     }
 }
 

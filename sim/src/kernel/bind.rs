@@ -48,7 +48,7 @@ impl World {
             // A mapped address has the GID of its IPv4 address (`cma_acquire_dev_by_src_ip`). An iWARP device has the GID of
             // its interface, whatever the address.
             let has_gid = host.transport == Transport::Iwarp || host.rdma.contains(&ip.to_canonical());
-            if !interface.rdma || !has_gid || !host.has_device() {
+            if !interface.has_device() || !has_gid || !host.has_device() {
                 return Err(Errno::ENODEV);
             }
         }

@@ -54,10 +54,10 @@ pub(crate) struct HostState {
     pub(crate) ports: Ports,
     /// Addresses with a cached link address.
     pub(crate) neighbours: BTreeSet<IpAddr>,
-    /// Connections by the peer's device and its communication id.
+    /// Connections by the peer's host and its communication id.
     pub(crate) remote_ids: Table<(HostNo, CommId), IdNo>,
     /// Connections by the peer's device and QP number, each of which may be in use once at a time.
-    pub(crate) remote_qps: Table<(HostNo, u32), IdNo>,
+    pub(crate) remote_qps: Table<(HostNo, u8, u32), IdNo>,
     pub(crate) next_qp_num: u32,
     /// The number of devices that its process has opened, for the log.
     pub(crate) opened: u32,
@@ -103,7 +103,7 @@ impl HostState {
     /// The interface of one of the host's own addresses.
     pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<Interface> {
         if self.rdma.contains(&ip) {
-            Some(Interface::rdma(ip))
+            Some(Interface::on_device(ip, self.device_index(ip)))
         } else if self.noarp.contains(&ip) {
             Some(Interface::without_arp(ip))
         } else if self.plain.contains(&ip) {
@@ -121,7 +121,7 @@ impl HostState {
             let found = match self.interface_of(IpAddr::V6(*local.ip())) {
                 _ if local.scope_id() != 0 => local.scope_id(),
                 _ if local.ip().is_loopback() => LOOPBACK,
-                Some(interface) if interface.rdma => LINK,
+                Some(interface) if interface.has_device() => LINK,
                 Some(_) => LINK + 1,
                 None => 0,
             };
@@ -141,7 +141,7 @@ impl HostState {
     /// (`inet_select_addr`). All addresses of the RDMA device, of both families, are on one interface here.
     pub(crate) fn source_on(&self, interface: Interface, group: IpAddr) -> Option<IpAddr> {
         let on = |ip: &&IpAddr| self.interface_of(**ip) == Some(interface);
-        match (interface.rdma, group) {
+        match (interface.has_device(), group) {
             (false, IpAddr::V4(_) | IpAddr::V6(_)) => source_among(self.plain.iter().filter(on), group),
             (true, IpAddr::V4(_)) => {
                 source_among(self.rdma.iter().filter(on), group).or_else(|| source_among(self.rdma.iter(), group))

@@ -111,7 +111,7 @@ impl World {
             )
             | None => return,
         }
-        match self.remember_remote(no, at, head.from, head.from_comm, rep.param.qp_num) {
+        match self.remember_remote(no, at, head, rep.param.qp_num) {
             Listed::New => {
                 self.answered(no);
                 if let Some(conn) = self.conn(no) {

@@ -1,5 +1,6 @@
 //! Transmission of messages by the IB CM, once or until answered, and the end of connections.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use cmid_proto::Errno;
@@ -128,18 +129,25 @@ impl World {
         self.set_ib_state(no, IbState::Idle);
     }
 
+    /// The key of a peer's QP in the tables of connections: the number is unique at its device.
+    pub(crate) fn remote_qp(&self, from: HostNo, ip: IpAddr, qp_num: u32) -> (HostNo, u8, u32) {
+        (from, self.device_at(from, Some(ip)).index, qp_num)
+    }
+
     /// Enters the peer's communication id and QP number into the host's tables of connections; returns a conflicting
     /// entry (`cm_insert_remote_id`, `cm_insert_remote_qpn`).
-    pub(crate) fn remember_remote(&mut self, no: IdNo, at: HostNo, from: HostNo, comm: CommId, qp_num: u32) -> Listed {
+    pub(crate) fn remember_remote(&mut self, no: IdNo, at: HostNo, head: &Head, qp_num: u32) -> Listed {
+        let (from, comm) = (head.from, head.from_comm);
+        let qp = self.remote_qp(from, head.from_ip, qp_num);
         let Some(host) = self.hosts.get_mut(at.0) else { return Listed::Known };
         if host.remote_ids.contains_key(&(from, comm)) {
             return Listed::Known;
         }
-        if let Some(&owner) = host.remote_qps.get(&(from, qp_num)) {
+        if let Some(&owner) = host.remote_qps.get(&qp) {
             return Listed::Stale(owner);
         }
         host.remote_ids.insert((from, comm), no);
-        host.remote_qps.insert((from, qp_num), no);
+        host.remote_qps.insert(qp, no);
         if let Some(conn) = self.conn(no) {
             conn.remote_host = Some(from);
             conn.remote_comm = Some(comm);
@@ -162,13 +170,14 @@ impl World {
     fn forget_remote(&mut self, no: IdNo) {
         let Some(id) = self.ids.get(&no) else { return };
         let Some(conn) = &id.conn else { return };
-        let Some(host) = self.hosts.get_mut(id.host.0) else { return };
         let (Some(from), Some(comm)) = (conn.remote_host, conn.remote_comm) else { return };
+        let qp = self.remote_qp(from, conn.remote_ip, conn.remote_qp_num);
+        let Some(host) = self.hosts.get_mut(id.host.0) else { return };
         if host.remote_ids.get(&(from, comm)) == Some(&no) {
             host.remote_ids.remove(&(from, comm));
         }
-        if host.remote_qps.get(&(from, conn.remote_qp_num)) == Some(&no) {
-            host.remote_qps.remove(&(from, conn.remote_qp_num));
+        if host.remote_qps.get(&qp) == Some(&no) {
+            host.remote_qps.remove(&qp);
         }
     }
 

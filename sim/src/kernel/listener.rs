@@ -35,7 +35,7 @@ impl World {
             }
             return;
         }
-        if let Some(&live) = host.remote_qps.get(&(head.from, req.param.qp_num)) {
+        if let Some(&live) = host.remote_qps.get(&self.remote_qp(head.from, head.from_ip, req.param.qp_num)) {
             self.refuse(at, head, reason::STALE_CONNECTION);
             self.send_dreq(live);
             return;
@@ -52,7 +52,7 @@ impl World {
             conn.retry_count = req.param.retry_count;
             (conn.rnr_retry_count, conn.peer_starts) = (req.param.rnr_retry_count, req.param.initiator_depth);
         }
-        let listed = self.remember_remote(child, at, head.from, head.from_comm, req.param.qp_num);
+        let listed = self.remember_remote(child, at, head, req.param.qp_num);
         debug_assert_eq!(listed, Listed::New, "both were looked up before");
         self.report(Unread {
             param: mirrored(&req.param),
@@ -71,7 +71,8 @@ impl World {
             let Some(id) = self.ids.get(&no) else { continue };
             let Some(src) = id.src.map(|src| src.ip()) else { continue };
             let listens = id.state == CmState::Listen;
-            service_known |= listens;
+            // The kernel listens for a service per device.
+            service_known |= listens && (is_any(src) || host.device_index(src) == host.device_index(ip));
             // The kernel looks at the state after it has chosen, so an id with a device hides listeners. siw's listeners are sockets.
             let chosen = listens || (id.device && !self.is_iwarp(at));
             let family = src.is_ipv4() == ip.is_ipv4() || !id.options.takes_only_its_family(src);

@@ -96,7 +96,7 @@ impl World {
         }
         if is_for_many(ip) {
             // An interface without a device has at least the link-local IPv6 address that every interface has.
-            if ip.is_ipv6() && is_any(bound.ip()) && confined.is_some_and(|chosen| !chosen.rdma) {
+            if ip.is_ipv6() && is_any(bound.ip()) && confined.is_some_and(|chosen| !chosen.has_device()) {
                 return Ok((Err(NO_DEVICE), LOCAL_WORK));
             }
             let own = source_for_many(host, bound.ip(), ip, confined)?;
@@ -105,7 +105,7 @@ impl World {
             // The source may be the IPv6 loopback address, which no device has. iWARP does not look for it
             // (`cma_acquire_dev_by_src_ip`).
             let on_loopback = bound.ip().is_loopback();
-            let named = way_out.rdma && (!on_loopback || self.is_on_iwarp(no)?);
+            let named = way_out.has_device() && (!on_loopback || self.is_on_iwarp(no)?);
             let own = if on_loopback { bound.ip() } else { own };
             return Ok((if named { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
@@ -128,7 +128,7 @@ impl World {
                 true => {
                     // RoCE looks for the source in the device's table of GIDs, iWARP for the interface of the destination
                     // (`cma_acquire_dev_by_src_ip`).
-                    let found = self.is_on_iwarp(no)? && local.is_some_and(|local| local.rdma);
+                    let found = self.is_on_iwarp(no)? && local.is_some_and(Interface::has_device);
                     let chosen = &mut self.id(no)?.interface;
                     *chosen = chosen.or(local);
                     Ok((if found { Ok(bound.ip()) } else { Err(NO_DEVICE) }, LOCAL_WORK))
@@ -153,16 +153,21 @@ impl World {
             Some(_) | None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
         };
         let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
-        // The outgoing interface: that of a local destination, otherwise that of the host's source address for it.
-        let way_out = match local {
-            Some(interface) => interface,
-            None => {
+        // The outgoing interface: that of a local destination, otherwise the one that the id is confined to if it is in
+        // the destination's network, otherwise that of the host's source address for it.
+        let way_out = match (local, confined.filter(|chosen| chosen.subnet == Subnet::of(ip))) {
+            (Some(interface), _) | (None, Some(interface)) => interface,
+            (None, None) => {
                 let near = host.source_for(ip).ok_or(Errno::ENETUNREACH)?;
                 host.interface_of(near).ok_or(Errno::ENETUNREACH)?
             }
         };
         if let Some(chosen) = confined {
-            if chosen != way_out && !(chosen.rdma && local.is_some_and(|interface| interface.rdma)) {
+            // All networks of a device are on one link. IPv6 finds a local address of another one, too, if the source
+            // is given (`ip6_route_output_flags_noref`).
+            let any_link = ip.is_ipv6() && !bound.ip().is_unspecified();
+            let on_link = |local: Interface| local.has_device() && (any_link || local.device == chosen.device);
+            if chosen != way_out && !(chosen.has_device() && local.is_some_and(on_link)) {
                 if ip.is_ipv6() {
                     return Err(Errno::ENETUNREACH);
                 }
@@ -184,7 +189,7 @@ impl World {
         if let Some(host) = self.hosts.get_mut(host_no.0) {
             host.neighbours.insert(ip);
         }
-        Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, delay))
+        Ok((if way_out.has_device() { Ok(own) } else { Err(NO_DEVICE) }, delay))
     }
 
     /// Completes an address lookup (`addr_handler`).

@@ -11,6 +11,7 @@ mod common;
 mod creations;
 mod data_path;
 mod datagrams;
+mod devices;
 mod ece;
 mod faults;
 mod handles;
