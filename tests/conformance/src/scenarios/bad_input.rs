@@ -82,7 +82,7 @@ pub(super) fn behaviour_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_,
 }
 
 /// An id that a failed lookup has bound, which the core cannot know: the kernel refuses a bind.
-fn bound_by<L: Env>(
+pub(super) fn bound_by<L: Env>(
     b: &mut Fixture<'_, L>,
     src: Option<SocketAddr>,
     dst: SocketAddr,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_harness::failure::{ensure, fails, same};
-use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Disturbance, Env, Fixture, Speed};
 use cmid_proto::datapath::{MemoryRegion, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::Access;
@@ -12,6 +12,7 @@ use cmid_proto::{
     Refused, RejectReason, Request, State, Time, Transport,
 };
 
+use super::bad_input::bound_by;
 use super::disturbed::is_ended;
 use super::iwarp_data::{
     iwarp_a_read_has_one_range_and_needs_no_fence, iwarp_an_empty_read_is_refused,
@@ -416,12 +417,7 @@ fn iwarp_there_are_no_datagrams<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 fn iwarp_the_loopback_address_cannot_be_resolved<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let channel = b.client.channel;
-    let drive = b.client.drive();
-    let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-    let there = (std::net::Ipv4Addr::LOCALHOST, 7471).into();
-    let deadline = drive.within(SOON);
-    fails("resolve_addr", drive.resolve_addr(id, None, there, deadline), Errno::EINVAL)
+    bound_by(b, None, (std::net::Ipv4Addr::LOCALHOST, 7471).into(), Errno::EINVAL).map(drop)
 }
 
 /// There is no message for "wait longer": `MPAREQ_TIMEOUT` of siw.
