@@ -1,5 +1,5 @@
 //! Registrations, memory windows and QPs without an owner that could not be ended yet: work in flight names them, a
-//! window is bound to a registration, `ibv_dereg_mr` failed, or completions of a QP must be polled before it is destroyed.
+//! window is bound to a registration, `ibv_dereg_mr` failed, or completions of a QP are to be polled first.
 //!
 //! Their PD keeps them, and they keep the PD. This cycle of references ends with the last of them. A QP or window that
 //! blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed; so does a QP that executes
