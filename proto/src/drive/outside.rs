@@ -1,6 +1,5 @@
 //! What a drive has besides its core: the device, the poller of its channels, the observer, the time.
 
-use alloc::vec::Vec;
 use core::cell::Cell;
 
 use super::{Observer, Poller, Step, StepRecord};
@@ -8,6 +7,7 @@ use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::error::Error;
 use crate::key::{ChannelKey, IdKey};
+use crate::key_table::KeyTable;
 use crate::machine::{Begun, Core, Progress};
 use crate::time::Time;
 
@@ -18,7 +18,7 @@ pub(super) struct Outside<D, P, O> {
     pub(super) poller: P,
     pub(super) observer: O,
     /// Channels that are disarmed until they are read.
-    disarmed: Vec<ChannelKey>,
+    disarmed: KeyTable<ChannelKey, ()>,
     /// The id that was migrated last, and its new channel, which may have events without a wake-up. Cleared when the
     /// channel is read. Also cleared when the id is accepted, because the id of a request has no events before its
     /// accept.
@@ -28,7 +28,7 @@ pub(super) struct Outside<D, P, O> {
 
 impl<D: Device, P: Poller<D>, O: Observer> Outside<D, P, O> {
     pub(super) fn new(device: D, poller: P, observer: O) -> Self {
-        Outside { device, poller, observer, disarmed: Vec::new(), moved: None, now: Cell::new(Time::ZERO) }
+        Outside { device, poller, observer, disarmed: KeyTable::default(), moved: None, now: Cell::new(Time::ZERO) }
     }
 
     /// Reports a step to the observer.
@@ -77,7 +77,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Outside<D, P, O> {
             })?;
         } else if let (Call::Migrate { id, to, .. }, true) = (*call, self.poller.is_level_triggered()) {
             // A disarmed channel is armed when it is read.
-            let before = self.moved.replace((id, to)).filter(|(_, before)| !self.disarmed.contains(before));
+            let before = self.moved.replace((id, to)).filter(|(_, before)| !self.is_disarmed(*before));
             before.into_iter().for_each(|(_, before)| self.poller.arm(before, &self.device));
         }
         Ok(())
@@ -85,15 +85,14 @@ impl<D: Device, P: Poller<D>, O: Observer> Outside<D, P, O> {
 
     /// Arms a channel that is read next, so that later events are reported.
     pub(super) fn arm(&mut self, on: ChannelKey) {
-        if !self.disarmed.is_empty() || self.moved.is_some() {
+        if self.is_disarmed(on) || self.moved.is_some() {
             self.arm_again(on);
         }
     }
 
     #[cold]
     fn arm_again(&mut self, on: ChannelKey) {
-        if let Some(at) = self.disarmed.iter().position(|&disarmed| disarmed == on) {
-            self.disarmed.swap_remove(at);
+        if self.disarmed.remove(on).is_some() {
             self.poller.arm(on, &self.device);
         }
         if self.moved.is_some_and(|(_, to)| to == on) {
@@ -104,15 +103,20 @@ impl<D: Device, P: Poller<D>, O: Observer> Outside<D, P, O> {
 
     /// Disarms a channel that has events and is not read now: the core has no room for it, or it is paused.
     pub(super) fn leave_unread(&mut self, channel: ChannelKey) {
-        if self.poller.is_level_triggered() && !self.disarmed.contains(&channel) {
+        // Without memory for it, it is reported again.
+        let is_armed = self.poller.is_level_triggered() && !self.is_disarmed(channel);
+        if is_armed && self.disarmed.reserve(channel).is_ok() && self.disarmed.insert(channel, ()).is_ok() {
             self.poller.disarm(channel, &self.device);
-            self.disarmed.push(channel);
         }
+    }
+
+    fn is_disarmed(&self, channel: ChannelKey) -> bool {
+        self.disarmed.get_filed(channel).is_some()
     }
 
     /// Removes a channel from the poller that is closed or released next.
     pub(super) fn unregister(&mut self, channel: ChannelKey) {
-        self.disarmed.retain(|&disarmed| disarmed != channel);
+        self.disarmed.remove(channel);
         self.moved = self.moved.filter(|&(_, to)| to != channel);
         self.poller.remove(channel, &self.device);
     }
