@@ -77,8 +77,7 @@ pub(super) fn behaviour_58_a_child_whose_request_is_not_acked<L: Env>(b: &mut Fi
     let (server, ack_token) = (event.id, event.ack_token.ok_or_else(|| Failure("no ack token".into()))?);
     let other = b.server.drive().open_channel(Acks::OnDelivery)?;
     same("migrate", b.server.drive().migrate(server, Some(other), Time::NEVER)?, Progress::Done)?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.answer(client, server)?;
     b.client.drive().establish(client)?;
     b.expect_on(Side::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
     b.server.drive().ack(ack_token)?;

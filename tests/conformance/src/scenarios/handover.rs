@@ -76,6 +76,5 @@ pub(super) fn a_listener_changes_threads_with_requests_unread<L: Env>(b: &mut Fi
         let event = b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
         same("the reason", event.private_data[0], number)?;
     }
-    b.accept(first.id, &[])?;
-    b.expect(Side::Client, clients[0], CmEvent::ConnectResponse, 0, pdl::RESPONSE).map(drop)
+    b.answer(clients[0], first.id)
 }

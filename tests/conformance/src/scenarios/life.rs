@@ -82,12 +82,9 @@ pub(super) fn behaviour_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut
 }
 
 pub(super) fn behaviour_06_connect_without_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    let (client, server) = b.responded()?;
     b.quiet(Side::Server)?;
-    b.client.drive().establish(client)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.confirm(client, server)?;
     fails("establish again", b.client.drive().establish(client), Errno::EINVAL)?;
     b.quiet(Side::Client)?;
     b.quiet(Side::Server)?;

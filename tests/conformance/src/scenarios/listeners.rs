@@ -73,10 +73,8 @@ pub(super) fn behaviour_35_requests_that_were_read_outlive_their_listener<L: Env
     let (client, server) = b.requested()?;
     b.destroy(Side::Server, listener)?;
     b.quiet(Side::Client)?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.client.drive().establish(client)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE).map(drop)
+    b.answer(client, server)?;
+    b.confirm(client, server)
 }
 
 pub(super) fn behaviour_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -88,8 +86,7 @@ pub(super) fn behaviour_54_a_listener_takes_its_unread_requests_along<L: Env>(b:
     b.frozen = None;
     let request = b.next(Side::Server, new, &CmEvent::ConnectRequest)?;
     same("on the new channel", (request.cm(), request.listener), (Some(CmEvent::ConnectRequest), Some(listener)))?;
-    b.accept(request.id, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.answer(client, request.id)?;
     // Later requests go to the new channel too.
     let later = b.resolved()?;
     b.connect(later, &[])?;
@@ -166,8 +163,7 @@ pub(super) fn behaviour_56_a_synchronous_listener_takes_its_unread_requests_alon
     let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     let listens = request.listener.ok_or_else(|| Failure("a request without a listener".into()))?;
     same("the listener", listens, listener)?;
-    b.accept(request.id, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.answer(client, request.id)?;
     let later = b.resolved()?;
     b.connect(later, &[])?;
     b.expect_any(Side::Server, CmEvent::ConnectRequest).map(drop)

@@ -151,8 +151,7 @@ pub(super) fn behaviour_58_a_child_before_its_accept<L: Env>(b: &mut Fixture<'_,
     let (client, server) = b.requested()?;
     let other = b.server.drive().open_channel(Acks::OnDelivery)?;
     b.server.drive().migrate(server, Some(other), Time::NEVER)?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.answer(client, server)?;
     b.client.drive().establish(client)?;
     b.expect_on(Side::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
     b.quiet(Side::Server)?;

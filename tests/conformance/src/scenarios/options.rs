@@ -1,7 +1,7 @@
 //! Options of an id: which ones the core and the kernel accept in which state.
 
 use cmid_harness::failure::{fails, same};
-use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, PortSpace};
 
@@ -63,8 +63,7 @@ fn each_side_learns_the_ece_of_the_other<L: Env>(b: &mut Fixture<'_, L>) -> Chec
         let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
         same("that of the request", b.server.drive().remote_ece(server)?, asked.unwrap_or_default())?;
         answer.map_or(Ok(()), |answer| b.server.drive().set_ece(server, answer))?;
-        b.accept(server, &[])?;
-        b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+        b.answer(client, server)?;
         same("that of the answer", b.client.drive().remote_ece(client)?, learned)?;
     }
     let client = b.resolved()?;

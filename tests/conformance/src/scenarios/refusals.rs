@@ -113,9 +113,7 @@ pub(super) fn behaviour_16_what_the_kernel_does_about_too_long_an_answer<L: Env>
 }
 
 pub(super) fn behaviour_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    let (client, server) = b.responded()?;
     b.client.drive().reject(client, b"no")?;
     let event = b.expect(Side::Server, server, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
     same("the reason", &event.private_data[..3], b"no\0")?;

@@ -33,9 +33,7 @@ pub(super) fn behaviour_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut 
 }
 
 pub(super) fn behaviour_20_what_a_reject_after_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    let (client, server) = b.responded()?;
     same("reject", b.server.bare(&Call::Reject { id: server, reason: REJECT }, b"late"), Ok(()))?;
     let event = b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
     same("the reason", &event.private_data[..5], b"late\0")?;

@@ -50,8 +50,7 @@ fn connect<L: Env>(b: &mut Fixture<'_, L>, id: IdKey) -> Check {
 pub(super) fn behaviour_59_a_child_is_accepted_synchronously<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.answer(client, server)?;
     same("still open", b.server.drive().core().sync_result(server), None)?;
     b.client.drive().establish(client)?;
     same("accept", ended(b, Side::Server, server)?, (Ok(()), Some(CmEvent::Established), 0))?;
@@ -88,8 +87,7 @@ pub(super) fn behaviour_63_connect_without_a_qp<L: Env>(b: &mut Fixture<'_, L>) 
     let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
     same("connect", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::ConnectResponse), 0))?;
-    b.client.drive().establish(id)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.confirm(id, server)?;
     same("client", b.client.drive().core().state(id), Some(State::Connected))
 }
 
@@ -100,8 +98,7 @@ pub(super) fn behaviour_64_the_peer_was_first<L: Env>(b: &mut Fixture<'_, L>) ->
     let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
     same("connect", ended(b, Side::Client, id)?.0, Ok(()))?;
-    b.client.drive().establish(id)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.confirm(id, server)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
     b.until(Side::Client, id, State::PeerClosed)?;
     b.client.drive().disconnect(id, Time::NEVER)?;
@@ -132,8 +129,7 @@ pub(super) fn in_and_out_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -
     let channel = b.client.channel;
     b.client.drive().migrate(id, Some(channel), Time::NEVER)?;
     b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
-    b.client.drive().establish(id)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.confirm(id, server)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
     b.expect(Side::Client, id, CmEvent::Disconnected, 0, pdl::NONE)?;
     same("channels", b.client.drive().core().channels().count(), 1)

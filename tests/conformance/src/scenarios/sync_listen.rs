@@ -58,8 +58,7 @@ pub(super) fn behaviour_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixt
 pub(super) fn behaviour_65_the_client_goes_during_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.answer(client, server)?;
     same("still open", b.server.drive().core().sync_result(server), None)?;
     b.destroy(Side::Client, client)?;
     same("accept", ended(b, Side::Server, server)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))

@@ -54,9 +54,7 @@ pub(super) fn behaviour_25_the_client_goes_without_reading_the_answer<L: Env>(b:
 }
 
 pub(super) fn behaviour_26_the_client_goes_after_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let (client, server) = b.requested()?;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    let (client, server) = b.responded()?;
     b.destroy(Side::Client, client)?;
     b.expect(Side::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
 }
@@ -86,10 +84,8 @@ pub(super) fn behaviour_37_a_qp_number_is_used_again<L: Env>(b: &mut Fixture<'_,
     let first = b.resolved()?;
     b.client.drive().connect(first, param, &[], Time::NEVER)?;
     let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
-    b.accept(server, &[])?;
-    b.expect(Side::Client, first, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.client.drive().establish(first)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.answer(first, server)?;
+    b.confirm(first, server)?;
     let second = b.resolved()?;
     b.client.drive().connect(second, param, &[], Time::NEVER)?;
     // The order of events of two ids is not defined.

@@ -97,8 +97,7 @@ pub(super) fn what_would_harm_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Chec
     let seen = b.server.drive().reject(server, b"late");
     refused(seen, server, RequestKind::Reject, State::Accepting, RefuseReason::Stalls)?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.client.drive().establish(client)?;
-    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.confirm(client, server)?;
     b.destroy(Side::Client, client)?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
 }
