@@ -9,12 +9,6 @@ pub struct Status(pub u16);
 impl Status {
     /// Success.
     pub const SUCCESS: Status = Status(0);
-    /// A field of the command has a value that it cannot have.
-    pub const INVALID_FIELD: Status = Status(0x4002);
-    /// The command was aborted because its queue was deleted.
-    pub const ABORTED_SQ_DELETION: Status = Status(0x0008);
-    /// The opcode is not supported.
-    pub const INVALID_OPCODE: Status = Status(0x4001);
     /// An address beyond the end of the namespace.
     pub const LBA_OUT_OF_RANGE: Status = Status(0x4080);
     /// A parameter of Connect.
