@@ -9,8 +9,8 @@ use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::datapath::{Access, Caps, CreateError, QpAttrs, QpParts, QpState, SendWr, SrqCaps};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace, RequestKind,
-    Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace,
+    RefuseReason, Refused, RequestKind, Time,
 };
 use cmid_sim::{Config, Cq, Fabric, Qp, SimDevice};
 
@@ -170,6 +170,21 @@ fn a_detach_that_fails_or_panics_leaves_what_the_device_has() {
         assert_eq!(drive.detach_qp(id, |device, id| device.destroy_qp(id)), Ok(()));
         drive.core().check();
     }
+}
+
+#[test]
+fn a_closure_that_makes_or_destroys_no_qp_leaves_what_the_device_has() {
+    let mut pair = Pair::new();
+    pair.listen(PortSpace::Tcp);
+    let id = pair.resolved(PortSpace::Tcp);
+    let drive = &mut pair.sides[CLIENT];
+    drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    let refused = drive.connect(id, ConnParam::default(), &[], Time::NEVER).unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refused::Request { reason: RefuseReason::NoQp, .. })), "{refused}");
+    let _made = drive.attach_qp(id, make).unwrap();
+    drive.detach_qp(id, |_, _| Ok(())).unwrap();
+    drive.connect(id, ConnParam::default(), &[], Time::NEVER).unwrap();
+    pair.expect(SERVER, CmEvent::ConnectRequest, 0);
 }
 
 /// The PD, the CQ and the QP of both sides are made without a closure, and carry a message.
