@@ -1,5 +1,6 @@
 //! The device of one process on one host; implements the core's `Device`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd};
@@ -293,7 +294,7 @@ impl Device for SimDevice {
         let file = self.file(channel, Errno::ENOENT)?;
         let shared = |world: &World| {
             let on_it = world.files.get(&file).map(|file| &file.ids);
-            let mut others = on_it.into_iter().flatten().filter(|&&other| other != no);
+            let mut others = on_it.into_iter().flat_map(BTreeMap::values).filter(|&&other| other != no);
             others.any(|other| world.ids.get(other).is_some_and(|id| id.key.is_some()))
         };
         self.host.fabric.with(|world| {

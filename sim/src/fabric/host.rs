@@ -95,13 +95,14 @@ impl Host {
     /// Changes the host's link address. Every id with a resolved route to it gets UNREACHABLE (−110), including
     /// established ones and those on this host. The ids keep their state (`cma_netevent_callback`, since Linux 6.0).
     pub fn change_link_addr(&self) {
-        self.fabric.with(|world| world.neighbour_changed(self.no, |_| true));
+        self.fabric.with(|world| world.change_link_addr(self.no));
     }
 
-    /// Simulates a failover of the bond of the host's network interfaces. Every id of the host that is bound to an
-    /// address of its device gets ADDR_CHANGE (0), including listening, resolved and connected ones; a wildcard
-    /// listener does not (`cma_netdev_callback`). Other hosts observe the same as with [`Host::change_link_addr`];
-    /// this host has no cached entry for its own link address.
+    /// Simulates a failover of the bond of the host's two network interfaces to the other one. Every id of the host that
+    /// is bound to an address of its device gets ADDR_CHANGE (0), including listening, resolved and connected ones; a
+    /// wildcard listener does not (`cma_netdev_callback`). Other hosts observe the same as with
+    /// [`Host::change_link_addr`]; this host has no cached entry for its own link address. The next failover is the way
+    /// back: only ids whose address was bound or resolved in between get an event.
     pub fn fail_over(&self) {
         self.fabric.with(|world| world.fail_over(self.no));
     }

@@ -57,6 +57,7 @@ pub(crate) struct World {
     pub(crate) async_readers: AsyncReaders,
     next_file: u64,
     next_id: u64,
+    last_turn: u64,
     next_comm: u32,
     /// Whether the last handle is dropped. The thread of a real clock then ends.
     pub(crate) stopped: bool,
@@ -88,6 +89,7 @@ impl World {
             async_readers: AsyncReaders::default(),
             next_file: 0,
             next_id: 0,
+            last_turn: 0,
             next_comm: 0,
             stopped: false,
         }
@@ -177,14 +179,28 @@ impl World {
         Ok(self.add_id(Id::new(host, file, port_space)))
     }
 
-    pub(crate) fn add_id(&mut self, id: Id) -> IdNo {
+    pub(crate) fn add_id(&mut self, mut id: Id) -> IdNo {
         let no = IdNo(self.next_id);
         self.next_id += 1;
+        id.turn = self.next_turn();
         if let Some(file) = self.files.get_mut(&id.file) {
-            file.ids.insert(no);
+            file.ids.insert(id.turn, no);
         }
         self.ids.insert(no, Box::new(id));
         no
+    }
+
+    /// A place at the end of a list of the kernel: greater than all before.
+    pub(crate) fn next_turn(&mut self) -> u64 {
+        self.last_turn += 1;
+        self.last_turn
+    }
+
+    /// The ids that have a turn, in the order of their turns.
+    pub(crate) fn in_turn(&self, turn: impl Fn(&Id) -> Option<u64>) -> Vec<IdNo> {
+        let mut listed = self.ids.keys_of(|_, id| turn(id).is_some());
+        listed.sort_by_key(|no| self.ids.get(no).and_then(|id| turn(id)));
+        listed
     }
 
     /// The id of a call. `EBADF` if it does not exist any more, because its channel was closed.

@@ -16,7 +16,7 @@ impl World {
         self.bind_kernel(no, addr, None)?;
         let id = self.id(no)?;
         id.query_addresses();
-        id.verbs = id.device;
+        id.verbs = id.device.is_some();
         Ok(())
     }
 
@@ -24,6 +24,7 @@ impl World {
     /// destination if no port is available. A destination of another family gets the family of the address, and its
     /// bytes are then interpreted in that family.
     pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr, to: Option<SocketAddr>) -> Result<(), Errno> {
+        let turn = self.next_turn();
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         if id.state != CmState::Idle || lacks_scope(addr) {
             return Err(Errno::EINVAL);
@@ -58,7 +59,8 @@ impl World {
         id.dst = to.or(id.dst).map(|to| read_as(addr, to, id.dst_ip6));
         let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;
         id.state = CmState::AddrBound;
-        id.device = specific;
+        id.device = specific.then_some(turn);
+        id.own_link = host.link_addr;
         id.port = Some(port);
         id.src = Some(with_port(addr, port));
         Ok(())
@@ -86,7 +88,7 @@ impl World {
         id.state = CmState::Listen;
         id.query_addresses();
         // The library may read the device only here, because a failed lookup may have bound the id.
-        id.verbs |= id.device;
+        id.verbs |= id.device.is_some();
         Ok(())
     }
 

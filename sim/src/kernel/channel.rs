@@ -1,6 +1,6 @@
 //! The kernel's event channels (`ucma_file`): one queue of events and one file descriptor.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use cmid_proto::{CmEvent, Datagram, Ece, Errno, GroupKey, ReceivedParam};
@@ -103,8 +103,8 @@ pub(crate) struct File {
     /// Readable while `signalled`.
     signal: Arc<Signal>,
     signalled: bool,
-    /// The ids on it, in order of creation.
-    pub(crate) ids: BTreeSet<IdNo>,
+    /// The ids on it by their turns: in the order in which they came to it (`ctx_list`).
+    pub(crate) ids: BTreeMap<u64, IdNo>,
 }
 
 impl File {
@@ -114,7 +114,7 @@ impl File {
             unread: Table::default(),
             signal: Arc::new(Signal::new()?),
             signalled: false,
-            ids: BTreeSet::new(),
+            ids: BTreeMap::new(),
         })
     }
 

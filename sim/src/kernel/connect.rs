@@ -224,7 +224,7 @@ impl World {
         if iwarp {
             return self.iw_disconnect(no);
         }
-        let listens_on_device = id.state == CmState::Listen && id.device;
+        let listens_on_device = id.state == CmState::Listen && id.device.is_some();
         let connects = id.conn.is_some();
         self.qp_of_id_to_error(no);
         if !connects && !listens_on_device {

@@ -39,6 +39,8 @@ pub(crate) struct HostState {
     /// The addresses of `plain` on interfaces without ARP.
     pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
+    /// Its link address. The last bit says which interface of its bond is active.
+    pub(crate) link_addr: u64,
     /// Whether something has arrived for a program since the world last took its news: an event or a completion.
     pub(crate) has_news: bool,
     /// The transport of its RDMA device.

@@ -240,7 +240,7 @@ impl World {
         // has none.
         let on_iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
-        let has_iw = id.iw.is_some() || (on_iwarp && id.state == CmState::Listen && id.device);
+        let has_iw = id.iw.is_some() || (on_iwarp && id.state == CmState::Listen && id.device.is_some());
         if has_iw {
             return Ok(());
         }

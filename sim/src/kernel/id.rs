@@ -73,8 +73,9 @@ pub(crate) struct Id {
     pub(crate) host: HostNo,
     /// The key at its device; `None` while a request is unread, and while the id is between two devices.
     pub(crate) key: Option<IdKey>,
-    /// Its channel in the kernel.
+    /// Its channel in the kernel, and its turn in the channel's list of ids.
     pub(crate) file: FileNo,
+    pub(crate) turn: u64,
     pub(crate) port_space: PortSpace,
 
     // Fields of the RDMA CM (`rdma_id_private`).
@@ -84,14 +85,17 @@ pub(crate) struct Id {
     /// The bytes in the kernel's structure of `dst` at the place of an IPv6 address.
     pub(crate) dst_ip6: Ipv6Addr,
     pub(crate) port: Option<u16>,
-    /// Whether it has an RDMA device.
-    pub(crate) device: bool,
+    /// Its turn in the list of the ids of its RDMA device, if it has one (`_cma_attach_to_dev`).
+    pub(crate) device: Option<u64>,
+    /// The link address of its host when it was looked up last, as of the neighbour.
+    pub(crate) own_link: u64,
+    pub(crate) neighbour_link: u64,
     /// The interface that an address lookup chose; later lookups are confined to it.
     pub(crate) interface: Option<Interface>,
     /// The timer of an address or route lookup.
     pub(crate) lookup: Option<TimerKey>,
-    /// Whether the neighbour of its destination is watched (`cma_netevent_callback`).
-    pub(crate) watched: bool,
+    /// Its turn in the list of the ids whose neighbour is watched, if it is there (`cma_add_id_to_tree`).
+    pub(crate) watched: Option<u64>,
     /// The packet life time of its path, once a route is requested.
     pub(crate) life_time: Option<LifeTime>,
     /// The traffic class of its route.
@@ -139,16 +143,19 @@ impl Id {
             host,
             key: None,
             file,
+            turn: 0,
             port_space,
             state: CmState::Idle,
             src: None,
             dst: None,
             dst_ip6: Ipv6Addr::UNSPECIFIED,
             port: None,
-            device: false,
+            device: None,
+            own_link: 0,
+            neighbour_link: 0,
             interface: None,
             lookup: None,
-            watched: false,
+            watched: None,
             life_time: None,
             traffic_class: 0,
             options: Options::default(),

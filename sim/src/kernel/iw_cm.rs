@@ -309,11 +309,13 @@ impl World {
             return self.iw_send(from, from, IwMessage::Reject { private_data: Vec::new() });
         };
         let received = mirrored(&ConnParam { qp_num: 0, ..param });
+        let turn = self.next_turn();
         let child = self.add_id(Id {
             state: CmState::Connect,
             src: Some(dst),
             dst: Some(src),
-            device: true,
+            device: Some(turn),
+            own_link: self.link_addr(at),
             uid: false,
             iw: Some(IwConn {
                 state: IwState::ConnRecv,

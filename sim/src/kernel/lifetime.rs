@@ -21,7 +21,7 @@ impl World {
             self.detach_qp(qp);
         }
         let Some(file) = self.files.get_mut(&id.file) else { return };
-        file.ids.remove(&no);
+        file.ids.remove(&id.turn);
         let unread = file.take_of(no);
         file.settle();
         for child in unread.iter().filter_map(|event| event.kind.child()) {
@@ -31,12 +31,8 @@ impl World {
 
     /// Closes a channel and destroys every id on it (`ucma_close`).
     pub(crate) fn close_file(&mut self, no: FileNo) {
-        while let Some(id) = self.files.get(&no).and_then(|file| file.ids.first().copied()) {
+        while let Some((_, id)) = self.files.get_mut(&no).and_then(|file| file.ids.pop_first()) {
             self.destroy_id(id);
-            // Already removed by `destroy_id`, unless the id did not exist any more.
-            if let Some(file) = self.files.get_mut(&no) {
-                file.ids.remove(&id);
-            }
         }
         self.files.remove(&no);
     }
@@ -50,20 +46,19 @@ impl World {
         let wake = self.config.wake_on_migrate;
         let source = self.files.get_mut(&from).ok_or(Errno::ENOENT)?;
         let moved = source.take_of(no);
-        source.ids.remove(&no);
         let mut moving = vec![no];
         if !self.config.listener_migrate_bug {
             moving.extend(moved.iter().filter_map(|event| event.kind.child()));
         }
         for id in &moving {
+            let turn = self.next_turn();
+            let Some(moving) = self.ids.get_mut(id) else { continue };
             if let Some(source) = self.files.get_mut(&from) {
-                source.ids.remove(id);
+                source.ids.remove(&moving.turn);
             }
+            (moving.file, moving.turn) = (to, turn);
             if let Some(target) = self.files.get_mut(&to) {
-                target.ids.insert(*id);
-            }
-            if let Some(id) = self.ids.get_mut(id) {
-                id.file = to;
+                target.ids.insert(turn, *id);
             }
         }
         if let Some(target) = self.files.get_mut(&to) {

@@ -104,13 +104,14 @@ impl World {
     /// Creates the id of a new connection or lookup, in CONNECT and on its listener's channel (`cma_ib_new_conn_id`,
     /// `cma_ib_new_udp_id`).
     pub(crate) fn child_of(&mut self, at: HostNo, head: &Head, state: IbState, newcomer: Newcomer) -> IdNo {
-        let comm = self.new_comm();
+        let (comm, turn) = (self.new_comm(), self.next_turn());
         let conn = Conn::new(state, head.to_ip, head.from_ip, comm, newcomer.timeout);
         let id = Id {
             state: CmState::Connect,
             src: Some(without_scope(newcomer.src)),
             dst: Some(without_scope(newcomer.dst)),
-            device: true,
+            device: Some(turn),
+            own_link: self.link_addr(at),
             uid: false,
             conn: Some(conn),
             ..Id::new(at, newcomer.file, newcomer.service.0)

@@ -44,7 +44,7 @@ impl World {
         let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         let bound = matches!(id.state, CmState::AddrBound | CmState::AddrResolved);
-        if !id.device || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
+        if id.device.is_none() || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
             return Err(Errno::EINVAL);
         }
         // The same check as for a route.

@@ -7,20 +7,35 @@ use crate::kernel::ib_cm::TIMED_OUT;
 use crate::kernel::id::Id;
 
 impl World {
-    /// Reports a change of the host's link address to ids that watch it as a neighbour.
-    pub(crate) fn neighbour_changed(&mut self, host: HostNo, concerns: impl Fn(&Id) -> bool) {
+    pub(crate) fn link_addr(&self, host: HostNo) -> u64 {
+        self.hosts.get(host.0).map_or(0, |host| host.link_addr)
+    }
+
+    /// Gives the host a link address that it never had.
+    pub(crate) fn change_link_addr(&mut self, host: HostNo) {
+        if let Some(changed) = self.hosts.get_mut(host.0) {
+            changed.link_addr += 2;
+        }
+        self.neighbour_changed(host, |_| true);
+    }
+
+    /// Reports the host's link address to ids that watch it as a neighbour and know another one.
+    fn neighbour_changed(&mut self, host: HostNo, concerns: impl Fn(&Id) -> bool) {
         let Some(changed) = self.hosts.get(host.0) else { return };
-        let addresses = &changed.rdma;
-        let watches = |id: &Id| id.watched && !id.removed && id.dst.is_some_and(|dst| addresses.contains(&dst.ip()));
-        let watchers = self.ids.keys_of(|_, id| watches(id) && concerns(id));
+        let is_new = |id: &Id| id.neighbour_link != changed.link_addr && !id.removed && concerns(id);
+        let is_of = |id: &Id| id.dst.is_some_and(|dst| changed.rdma.contains(&dst.ip()));
+        let watchers = self.in_turn(|id| id.watched.filter(|_| is_new(id) && is_of(id)));
         for no in watchers {
             self.report_plain(no, Kind::Unreachable, TIMED_OUT);
         }
     }
 
-    /// Reports a failover of the host's bond.
+    /// Gives the host the link address of the other interface of its bond.
     pub(crate) fn fail_over(&mut self, host: HostNo) {
-        let own = self.ids.keys_of(|_, id| id.host == host && id.device && !id.removed);
+        let Some(changed) = self.hosts.get_mut(host.0) else { return };
+        changed.link_addr ^= 1;
+        let now = changed.link_addr;
+        let own = self.in_turn(|id| id.device.filter(|_| id.host == host && id.own_link != now && !id.removed));
         for no in own {
             self.report_plain(no, Kind::AddrChange, 0);
         }

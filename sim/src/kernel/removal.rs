@@ -14,7 +14,7 @@ impl World {
         if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
             return;
         }
-        let closed = self.ids.keys_of(|_, id| id.host == host && id.device && !id.removed);
+        let closed = self.in_turn(|id| id.device.filter(|_| id.host == host && !id.removed));
         for no in closed {
             self.close_id(no);
         }

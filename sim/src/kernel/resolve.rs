@@ -53,7 +53,7 @@ impl World {
             | CmState::Listen => return Err(Errno::EINVAL),
         }
         // `cma_resolve_loopback` binds an id that has no device.
-        if self.is_on_iwarp(no)? && is_own_loopback(&dst) && !self.id(no)?.device {
+        if self.is_on_iwarp(no)? && is_own_loopback(&dst) && self.id(no)?.device.is_none() {
             return Err(Errno::EINVAL);
         }
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
@@ -194,9 +194,11 @@ impl World {
 
     /// Completes an address lookup (`addr_handler`).
     pub(crate) fn address_found(&mut self, no: IdNo, outcome: Lookup) {
+        let turn = self.next_turn();
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
-        let present = self.hosts.get(id.host.0).is_some_and(HostState::has_device);
+        let host = self.hosts.get(id.host.0);
+        let present = host.is_some_and(HostState::has_device);
         // Not checked for a destination that any device serves (`cma_bind_loopback`).
         let any_device = id.dst.is_some_and(|dst| is_any(dst.ip()));
         let acquired = match outcome {
@@ -208,7 +210,9 @@ impl World {
         let (kind, status) = match acquired {
             Ok(own) => {
                 id.state = CmState::AddrResolved;
-                id.device = true;
+                id.device = id.device.or(Some(turn));
+                let neighbour = self.hosts.iter().find(|host| id.dst.is_some_and(|dst| host.rdma.contains(&dst.ip())));
+                [id.own_link, id.neighbour_link] = [host, neighbour].map(|host| host.map_or(0, |host| host.link_addr));
                 id.src = id.src.map(|bound| moved_to(own, bound));
                 (Kind::AddrResolved, 0)
             }
@@ -224,13 +228,13 @@ impl World {
 
     /// `rdma_resolve_route` on RoCE: needs no message (`cma_resolve_iboe_route`).
     pub(crate) fn resolve_route(&mut self, no: IdNo, timeout_ms: i32) -> Result<(), Errno> {
-        let now = self.now;
+        let (now, turn) = (self.now, self.next_turn());
         // The kernel watches the neighbours of RoCE only.
         let watched = !self.is_on_iwarp(no)?;
         let usual = self.config.flavour.life_time();
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         // If the library does not know a device, it follows a null pointer.
-        if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
+        if !id.verbs || id.device.is_none() || timeout_ms <= 0 || id.state != CmState::AddrResolved {
             return Err(Errno::EINVAL);
         }
         // No address lookup has found an interface: only the device was chosen (`cma_resolve_loopback`).
@@ -238,7 +242,7 @@ impl World {
             return Err(Errno::ENODEV);
         }
         id.state = CmState::RouteQuery;
-        id.watched = watched;
+        id.watched = watched.then_some(turn);
         id.traffic_class = id.options.tos;
         id.life_time = Some(id.options.ack_timeout.and_then(LifeTime::of_ack_timeout).unwrap_or(usual));
         id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));

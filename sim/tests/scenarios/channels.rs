@@ -169,3 +169,21 @@ fn descriptors_are_closed_with_their_channels() {
     // Other tests open and close some at the same time.
     assert!(count() + 100 < open, "{} of {open} left", count());
 }
+
+/// A closed channel ends its ids in the order in which they came to it (`ucma_close`, `ucma_migrate_id`).
+#[test]
+fn a_migrated_id_is_the_last_of_its_channel() {
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let (moved, moved_peer) = env.requested_on(listener);
+    let (_, peer) = env.requested_on(listener);
+    env.client.migrate(moved, env.cc, env.cc).unwrap();
+    for new in [moved_peer, peer] {
+        env.accept(new, &[]);
+    }
+    env.fabric.advance_by(SECOND);
+    env.client.call(Call::CloseChannel { channel: env.cc }).unwrap();
+    for new in [peer, moved_peer] {
+        env.server.next(env.cs).is(new, CmEvent::Rejected, 28);
+    }
+}

@@ -20,14 +20,10 @@ fn behaviour_78_the_device_goes() {
     let i = env.client.id(env.cc);
     let other = env.client.channel();
     env.host.remove_device();
-    let mut told = [l, s];
-    told.sort();
-    for id in told {
+    for id in [l, s] {
         env.server.next(env.cs).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
     }
-    let mut told = [c, u, b];
-    told.sort();
-    for id in told {
+    for id in [c, u, b] {
         env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
     }
     env.server.quiet(env.cs, SECOND * 200);
@@ -64,6 +60,26 @@ fn behaviour_78_the_device_goes() {
     assert_eq!(env.fabric.counters().stalls, 0);
 }
 
+/// The ids of a device are in the order in which they have got it (`_cma_attach_to_dev`).
+#[test]
+fn ids_are_told_in_the_order_in_which_they_got_the_device() {
+    let mut env = Env::new();
+    let [first, second, third] = [0; 3].map(|_| env.client.id(env.cc));
+    env.client.resolve_addr(first, None, "10.0.0.2:7", 1000).unwrap();
+    env.client.bind(third, "10.0.0.1:9").unwrap();
+    env.client.bind(second, "10.0.0.1:8").unwrap();
+    env.client.next(env.cc).is(first, CmEvent::AddrResolved, 0);
+    let order = [third, second, first];
+    env.host.fail_over();
+    for id in order {
+        env.client.next(env.cc).is(id, CmEvent::AddrChange, 0);
+    }
+    env.host.remove_device();
+    for id in order {
+        env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0);
+    }
+}
+
 #[test]
 fn unread_events_of_a_removed_device() {
     let mut env = Env::new();
@@ -86,9 +102,7 @@ fn unread_events_of_a_removed_device() {
     assert_eq!(env.fabric.counters().swallowed, 1);
     env.client.next(env.cc).is(r, CmEvent::AddrError, -1);
     env.client.next(env.cc).is(a, CmEvent::RouteError, -1);
-    let mut told = [c, a, r];
-    told.sort();
-    for id in told {
+    for id in [c, a, r] {
         env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0);
     }
     assert_eq!(env.client.fetch(env.cc), None);
@@ -272,9 +286,7 @@ fn a_wildcard_listener_takes_to_the_device_that_comes() {
     far.add_device();
     far.remove_device();
     far.remove_device();
-    let mut told = [new, id];
-    told.sort();
-    for id in told {
+    for id in [new, id] {
         server.next(cs).is(id, CmEvent::DeviceRemoval, 0);
     }
     server.quiet(cs, SECOND);
