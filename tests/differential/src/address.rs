@@ -20,6 +20,8 @@ pub enum Ip {
     OfA,
     /// The address of side b.
     OfB,
+    /// An address of another device.
+    OfOther,
     /// The wildcard.
     Any,
     /// The loopback address, which the kernel treats as a wildcard.
@@ -89,6 +91,7 @@ impl Ip {
         match self {
             Ip::OfA => Ipv4Addr::new(10, 99, 0, 1).into(),
             Ip::OfB => Ipv4Addr::new(10, 99, 0, 2).into(),
+            Ip::OfOther => Ipv4Addr::new(10, 98, 0, 1).into(),
             Ip::Any => Ipv4Addr::UNSPECIFIED.into(),
             Ip::Loopback => Ipv4Addr::LOCALHOST.into(),
             Ip::NoRdma => Ipv4Addr::new(172, 16, 0, 1).into(),

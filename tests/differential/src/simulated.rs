@@ -167,9 +167,10 @@ pub fn simulate_on<D: DataPath + 'static>(
         time_waits_of_one_tick: schedule.ticks,
         ..Config::default()
     });
-    let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Endpoint(ip, 0).resolve(numbers).ip());
+    let [a, b, a6, b6, other] =
+        [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6, Ip::OfOther].map(|ip| Endpoint(ip, 0).resolve(numbers).ip());
     // The VM has another device (`xtask/vm/src/lib.rs`).
-    let devices: [&[IpAddr]; 2] = [&[a, b, a6, b6, LINK_LOCAL.into()], &[Ipv4Addr::new(10, 98, 0, 1).into()]];
+    let devices: [&[IpAddr]; 2] = [&[a, b, a6, b6, LINK_LOCAL.into()], &[other]];
     let host = fabric.host_with_devices(&devices, program.network.transport());
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let (sent, sends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));

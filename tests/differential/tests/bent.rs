@@ -280,6 +280,7 @@ fn programs_go_to_the_borders() {
     assert!(from(Ip::Loopback, &[Ip::Broadcast, Ip::Everybody, Ip::Group(1)]));
     let reached = |wanted: fn(&Action) -> bool| steps.iter().any(wanted);
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::LinkGroup6(_), _))))));
+    assert!(reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::OfOther, _))))));
     assert!(reached(|step| matches!(step, Action::Create { space: PortSpace::Ipoib, .. })));
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::AttachHugeQp))));
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::Join { group: 4.., .. }))));
