@@ -22,9 +22,9 @@ use crate::kernel::iw_conn::{IwConn, IwMessage, IwState};
 
 /// The time that the active side waits for the answer to its request (`MPAREQ_TIMEOUT`).
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum private data of an answer in siw: an MPA message has 512 bytes, and the kernel's field for the length
-/// has 8 bits.
-const DATA_MAX: usize = 255;
+/// The maximum private data of a message that siw sends right: the kernel's field for the length has 8 bits, and siw adds 4
+/// (`siw_send_mpareqrep`). With more the kernel sends a wrong length; here the call fails.
+const DATA_MAX: usize = 251;
 
 /// `-ECONNRESET`, `-EINVAL`.
 const RESET: i32 = -104;
@@ -171,6 +171,9 @@ impl World {
     /// `iw_cm_reject`.
     pub(crate) fn iw_reject(&mut self, no: IdNo, data: &[u8]) -> Result<(), Errno> {
         let conn = self.iw(no).filter(|conn| conn.state == IwState::ConnRecv).ok_or(Errno::EINVAL)?;
+        if data.len() > DATA_MAX {
+            return Err(Errno::EINVAL);
+        }
         conn.state = IwState::Idle;
         if conn.gone {
             return Err(CONNECTION_RESET);

@@ -204,6 +204,19 @@ fn a_reject_carries_its_data_and_is_the_only_one() {
     assert_eq!(env.server.accept(server, env.cp(), &[]), EINVAL);
 }
 
+/// siw adds 4 to the length in a field of 8 bits (`siw_send_mpareqrep`), so no message with more works.
+#[test]
+fn private_data_has_at_most_251_bytes() {
+    let mut env = env();
+    let (client, server, _qp) = requested(&mut env, &[1; 251]);
+    assert_eq!(env.server.reject(server, &[2; 252]), EINVAL);
+    env.server.reject(server, &[2; 251]).unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(251, &[2; 251]);
+    let again = env.client.resolved(env.cc, "10.0.0.2:7");
+    let _qp = env.client.qp(again);
+    assert_eq!(env.client.connect(again, env.cp(), &[1; 252]), EINVAL);
+}
+
 #[test]
 fn a_full_backlog_rejects() {
     let mut env = env();
