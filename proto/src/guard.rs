@@ -1,6 +1,6 @@
 //! The conditions of a request besides the state: checks of its arguments and of the id.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use crate::event::ConnParam;
 use crate::id::{Facts, Id};
@@ -149,11 +149,7 @@ pub(crate) fn names_a_device(addr: SocketAddr) -> bool {
     !addr.ip().is_unspecified() && !is_loopback(addr)
 }
 
-/// Whether this is an address of the host itself that the kernel takes for the wildcard (`cma_any_addr`): of the
-/// loopback (127.0.0.0/8, ::1), or of "this network" (0.0.0.0/8) and not the wildcard itself.
+/// Whether this is a loopback address (127.0.0.0/8, ::1), which the kernel takes for the wildcard (`cma_any_addr`).
 pub(crate) fn is_loopback(addr: SocketAddr) -> bool {
-    match addr.ip().to_canonical() {
-        IpAddr::V4(ip) => ip.is_loopback() || (ip.octets()[0] == 0 && !ip.is_unspecified()),
-        IpAddr::V6(ip) => ip.is_loopback(),
-    }
+    addr.ip().to_canonical().is_loopback()
 }

@@ -7,10 +7,10 @@ use cmid_proto::{Acks, CmEvent, Errno, FailureCause, PortSpace, RefuseReason, Re
 use crate::fixture::{BIND, CoreFixture, LISTEN, OK, RESOLVE};
 
 /// Addresses of the host itself, with which no RDMA device is named.
-const OWN: [&str; 4] = ["127.0.0.1:7", "127.255.255.254:7", "[::1]:7", "0.0.0.1:7"];
+const OWN: [&str; 3] = ["127.0.0.1:7", "127.255.255.254:7", "[::1]:7"];
 
 /// Addresses on which a listener accepts what it says.
-const OTHER: [&str; 5] = ["10.0.0.1:7", "0.0.0.0:7", "[::]:7", "[fd00::1]:7", "128.0.0.1:7"];
+const OTHER: [&str; 6] = ["10.0.0.1:7", "0.0.0.0:7", "0.0.0.1:7", "[::]:7", "[fd00::1]:7", "128.0.0.1:7"];
 
 fn at(addr: &str) -> SocketAddr {
     addr.parse().unwrap()

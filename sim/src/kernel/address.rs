@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The kernel's "any" test: it treats the loopback addresses and all IPv4 addresses that begin with 0 as wildcards
-/// (`cma_any_addr`).
+/// The kernel's "any" test: it treats the loopback addresses as wildcards (`cma_any_addr`).
 pub(crate) fn is_any(ip: IpAddr) -> bool {
-    ip.is_unspecified() || ip.is_loopback() || matches!(ip, IpAddr::V4(v4) if v4.octets()[0] == 0)
+    ip.is_unspecified() || ip.is_loopback()
 }
 
 /// The wildcard of the same family with port 0; keeps an IPv6 scope (`cma_bind_addr`).

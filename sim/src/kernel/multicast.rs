@@ -44,15 +44,18 @@ impl World {
         let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         let bound = matches!(id.state, CmState::AddrBound | CmState::AddrResolved);
-        if id.device.is_none() || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
+        if id.device.is_none() || !bound || !id.is_datagram() {
+            return Err(Errno::EINVAL);
+        }
+        if iwarp {
+            return Err(ENOSYS);
+        }
+        if addr.ip().is_unspecified() {
             return Err(Errno::EINVAL);
         }
         // The same check as for a route.
         if id.interface.is_none() {
             return Err(Errno::ENODEV);
-        }
-        if iwarp {
-            return Err(ENOSYS);
         }
         if addr.is_ipv6() {
             return Err(ENOTSUPP);

@@ -154,6 +154,19 @@ fn a_scope_selects_the_interface_of_a_bind() {
     assert_eq!(side.bind(id, "[fe80::1%1]:2"), Ok(()));
 }
 
+/// Only 0.0.0.0 is the wildcard, no other address of 0.0.0.0/8 (`ipv4_is_zeronet` since Linux 5.3).
+#[test]
+fn an_address_that_begins_with_0_is_one_like_others() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&[ip("10.0.0.1"), ip("0.1.2.3")]);
+    let mut side = Side::new(&host);
+    let on = side.channel();
+    let (own, other) = (side.id(on), side.id(on));
+    assert_eq!(side.bind(own, "0.1.2.3:7"), Ok(()));
+    assert!(side.device.alloc_pd(own).is_ok(), "it has the device");
+    assert_eq!(side.bind(other, "0.1.2.4:7"), Err(Errno::EADDRNOTAVAIL));
+}
+
 /// The interface of an earlier attempt is kept, and a mapped address has the GID of its IPv4 address.
 #[test]
 fn a_mapped_address_can_be_bound_after_a_failed_bind() {
