@@ -6,7 +6,7 @@ use cmid_proto::{Errno, PortSpace, Transport};
 
 use crate::fabric::world::World;
 use crate::index::IdNo;
-use crate::kernel::address::{is_any, is_link_local, lacks_scope};
+use crate::kernel::address::{is_any, lacks_scope};
 use crate::kernel::id::CmState;
 use crate::kernel::ports::Owner;
 
@@ -34,8 +34,7 @@ impl World {
         let specific = !is_any(ip);
         if specific {
             // A scope selects the interface (`cma_check_linklocal`).
-            let link = Some(ip).filter(|ip| is_link_local(*ip)).and_then(|ip| host.source_for(ip));
-            id.interface = link.and_then(|link| host.interface_of(link)).or(id.interface);
+            id.interface = host.interface_of_scope(addr).or(id.interface);
             // The interface of an earlier attempt is kept, even if the address is on another one.
             let interface = match id.interface {
                 Some(interface) => interface,

@@ -1,7 +1,7 @@
 //! A host: its addresses, its port tables, and its device's tables of live connections.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -113,6 +113,23 @@ impl HostState {
         } else {
             None
         }
+    }
+
+    /// The interface that the scope of a link-local address names. One without a device is in place of the loopback
+    /// interface, and of one that there is not: neither can be bound, nor leads to another host.
+    pub(crate) fn interface_of_scope(&self, addr: SocketAddr) -> Option<Interface> {
+        let ip = addr.ip();
+        let SocketAddr::V6(v6) = addr else { return None };
+        if !is_link_local(ip) || v6.scope_id() == 0 {
+            return None;
+        }
+        let on = |own: &[IpAddr]| source_among(own.iter(), ip).or(own.first().copied());
+        let own = match v6.scope_id() {
+            LINK => on(&self.rdma),
+            scope if scope == LINK + 1 => on(&self.plain),
+            _ => None,
+        };
+        own.and_then(|own| self.interface_of(own)).or(Some(Interface::without_arp(Ipv6Addr::LOCALHOST.into())))
     }
 
     /// The address with the scope of the interface of `local`, the local address of the id, if it needs one. The devices of

@@ -9,8 +9,7 @@ use crate::fabric::config::LifeTime;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::IdNo;
 use crate::kernel::address::{
-    Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, lacks_scope, loopback_like,
-    wildcard_like,
+    Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, loopback_like, wildcard_like,
 };
 use crate::kernel::channel::{Kind, Unread};
 use crate::kernel::due::{Due, Lookup};
@@ -69,9 +68,7 @@ impl World {
     /// (`cma_bind_addr`).
     fn confine_to_link(&mut self, no: IdNo, dst: SocketAddr) -> Result<(), Errno> {
         let host = self.id(no)?.host;
-        let host = self.hosts.get(host.0).ok_or(Errno::ENODEV)?;
-        let own = host.source_for(dst.ip()).filter(|own| is_link_local(*own) && !lacks_scope(dst));
-        let link = own.and_then(|own| host.interface_of(own));
+        let link = self.hosts.get(host.0).ok_or(Errno::ENODEV)?.interface_of_scope(dst);
         self.id(no)?.interface = link;
         Ok(())
     }
@@ -135,7 +132,8 @@ impl World {
                 }
             };
         }
-        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
+        // A negative time is without end (`msecs_to_jiffies`).
+        let timeout = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis).max(LOCAL_WORK);
         if !self.is_routed(ip) {
             // With a given interface IPv4 treats every address as a neighbour (`ip_route_output_key`); here it does
             // not answer. IPv6 requires a route (`ip6_route_output_flags`).
@@ -234,7 +232,7 @@ impl World {
         let usual = self.config.flavour.life_time();
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         // If the library does not know a device, it follows a null pointer.
-        if !id.verbs || id.device.is_none() || timeout_ms <= 0 || id.state != CmState::AddrResolved {
+        if !id.verbs || id.device.is_none() || timeout_ms == 0 || id.state != CmState::AddrResolved {
             return Err(Errno::EINVAL);
         }
         // No address lookup has found an interface: only the device was chosen (`cma_resolve_loopback`).

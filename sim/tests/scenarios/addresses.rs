@@ -151,7 +151,15 @@ fn a_scope_selects_the_interface_of_a_bind() {
     let on = side.channel();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("172.16.0.1:3"), "10.0.0.2:3", 2000), Err(Errno::ENODEV));
-    assert_eq!(side.bind(id, "[fe80::1%1]:2"), Ok(()));
+    // Another interface does not have the address, and is kept, and so is one that there is not.
+    for scope in [1, 3, 9] {
+        assert_eq!(side.bind(id, &format!("[fe80::1%{scope}]:2")), Err(Errno::ENODEV), "{scope}");
+        assert_eq!(side.bind(id, "10.0.0.1:2"), Err(Errno::ENODEV), "{scope}");
+        let lost = side.id(on);
+        let dst = format!("[fe80::1%{scope}]:2");
+        assert_eq!(side.resolve_addr(lost, None, &dst, 2000), Err(Errno::ENETUNREACH), "{scope}");
+    }
+    assert_eq!(side.bind(id, "[fe80::1%2]:2"), Ok(()));
 }
 
 /// Only 0.0.0.0 is the wildcard, no other address of 0.0.0.0/8 (`ipv4_is_zeronet` since Linux 5.3).
@@ -165,6 +173,20 @@ fn an_address_that_begins_with_0_is_one_like_others() {
     assert_eq!(side.bind(own, "0.1.2.3:7"), Ok(()));
     assert!(side.device.alloc_pd(own).is_ok(), "it has the device");
     assert_eq!(side.bind(other, "0.1.2.4:7"), Err(Errno::EADDRNOTAVAIL));
+}
+
+/// The kernel takes the times as numbers without a sign.
+#[test]
+fn a_negative_time_is_a_long_one() {
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
+    let id = side.id(on);
+    side.resolve_addr(id, None, "10.0.0.99:7", -1).unwrap();
+    side.quiet(on, SECOND * 1000);
+    let id = side.looks_up(on, "10.0.0.2:7");
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.call(Call::ResolveRoute { id, timeout_ms: 0 }), EINVAL);
+    assert_eq!(side.call(Call::ResolveRoute { id, timeout_ms: -1 }), Ok(()));
 }
 
 /// The interface of an earlier attempt is kept, and a mapped address has the GID of its IPv4 address.

@@ -321,7 +321,7 @@ fn an_id_bound_to_the_loopback_address_connects_to_an_address_of_its_host() {
 /// The lookup accepts a link-local address without a scope; TCP does not (`tcp_v6_connect`).
 #[test]
 fn a_link_local_address_without_a_scope_cannot_be_connected_to() {
-    for (dst, refused) in [("[fe80::2]:7", Errno::EINVAL), ("[fe80::2%1]:7", Errno(111))] {
+    for (dst, refused) in [("[fe80::2]:7", Errno::EINVAL), ("[fe80::2%2]:7", Errno(111))] {
         let mut env = Env::new();
         env.fabric = Fabric::new(Config::default());
         env.host = env.fabric.host_with(&[ip("fe80::1"), ip("fe80::2")], Transport::Iwarp);
