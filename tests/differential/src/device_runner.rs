@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmid_proto::datapath::{Attaching, DataPath};
-use cmid_proto::{Call, ChannelKey, CmEvent, Ece, Errno, GroupKey, IdKey, Outcome, RejectReason};
+use cmid_proto::datapath::{Attaching, DataPath, QpState, QueuePair as _};
+use cmid_proto::{Call, ChannelKey, CmEvent, Ece, Errno, GroupKey, IdKey, Outcome, RejectReason, Transport};
 
 use crate::address::{Endpoint, Ip, Numbers};
 use crate::data::{Data, Published};
@@ -271,7 +271,13 @@ impl<D: DataPath> Runner for DeviceRunner<D> {
                 |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
             let (local, peer) = (observed(self.device.local_addr(key)), observed(self.device.peer_addr(key)));
             let ece = value_of(self.device.remote_ece(key));
-            let what = Seen::State(format!("{} local {local} peer {peer} ece {ece}", name(id)));
+            // Only InfiniBand's QPs have one, and before RTS it has no meaning.
+            let is_infiniband = self.device.transport(key) == Some(Transport::InfiniBand);
+            let qp =
+                self.paths.get(&id).map(|path| &path.qp).filter(|qp| is_infiniband && qp.state() == Ok(QpState::RTS));
+            let timeout =
+                qp.map_or_else(String::new, |qp| format!(" timeout {:?}", qp.attrs().map(|attrs| attrs.timeout)));
+            let what = Seen::State(format!("{} local {local} peer {peer} ece {ece}{timeout}", name(id)));
             self.trace.push(Line { step: at, what });
         }
     }

@@ -72,27 +72,58 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Makes a listener, mostly, and ids that may connect to it.
+    /// Makes a listener, mostly, or several ids on one port, and ids that may connect to it.
     fn listener(&mut self) {
         let space = if self.input.once_in(4) { PortSpace::Udp } else { PortSpace::Tcp };
-        self.create(SideName::B, space);
-        if self.input.below(10) > 0 {
-            let id = self.beliefs.side(SideName::B).last_made();
-            let ip = match self.input.below(40) {
-                0..28 => Ip::OfB,
-                28 => Ip::OfOther,
-                29..36 => Ip::Any,
-                36..39 => Ip::OfB6,
-                39 if self.input.below(2) == 0 => Ip::Any6,
-                _ => Ip::Link6,
-            };
-            let port = 1 + self.input.below(3) as u8;
-            self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
-            self.listen(SideName::B, id);
+        let port = 1 + self.input.below(3) as u8;
+        // A port of TCP has other rules.
+        if self.network == Network::Roce && self.input.once_in(4) {
+            for _ in 0..2 + self.input.below(2) {
+                self.create(SideName::B, space);
+                let id = self.beliefs.side(SideName::B).last_made();
+                self.share(id);
+                let ip = self.input.pick(&[Ip::OfB, Ip::OfB, Ip::Any, Ip::Any6, Ip::Any6, Ip::OfB6]).unwrap_or(Ip::Any);
+                self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
+                self.share(id);
+                if self.input.below(3) < 2 {
+                    self.listen(SideName::B, id);
+                }
+            }
+        } else {
+            self.create(SideName::B, space);
+            if self.input.below(10) > 0 {
+                let id = self.beliefs.side(SideName::B).last_made();
+                let ip = match self.input.below(40) {
+                    0..28 => Ip::OfB,
+                    28 => Ip::OfOther,
+                    29..36 => Ip::Any,
+                    36..39 => Ip::OfB6,
+                    39 if self.input.below(2) == 0 => Ip::Any6,
+                    _ => Ip::Link6,
+                };
+                self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
+                self.listen(SideName::B, id);
+            }
         }
         for _ in 0..self.input.pick(&[0, 1, 1, 1, 1, 2, 2, 2, 2]).unwrap_or_default() {
             let space = if self.input.once_in(12) { PortSpace::Udp } else { space };
             self.create(SideName::A, space);
+        }
+    }
+
+    /// Sets the options by which ids share a port, or not.
+    fn share(&mut self, id: Slot) {
+        for _ in 0..self.input.below(3) {
+            let option = self.sharing();
+            self.put(SideName::B, Action::On(id, IdCall::SetOption(option)));
+        }
+    }
+
+    fn sharing(&mut self) -> CmOption {
+        if self.input.once_in(2) {
+            CmOption::ReuseAddr(self.input.below(3) > 0)
+        } else {
+            CmOption::AfOnly(self.input.once_in(2))
         }
     }
 
@@ -200,7 +231,9 @@ impl Maker<'_> {
     fn endpoint(&mut self) -> Endpoint {
         let port = self.input.below(5) as u8;
         let ip = match self.input.below(80) {
-            0..24 => Ip::OfB,
+            0..22 => Ip::OfB,
+            22 => Ip::ThisNetwork,
+            23 => Ip::WrongLink6,
             24..42 => Ip::OfA,
             42..48 => Ip::Any,
             48..52 => Ip::Loopback,
@@ -293,6 +326,9 @@ impl Maker<'_> {
             }
             Phase::Idle | Phase::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;
+                // A listener on `::` takes requests over IPv4, too.
+                let over_ipv4 = dst.0 == Ip::OfB6 && self.input.once_in(2);
+                let dst = if over_ipv4 { Endpoint(Ip::OfB, dst.1) } else { dst };
                 let near = if dst.0.is_ipv6() { Ip::OfA6 } else { Ip::OfA };
                 let src = if self.input.once_in(6) { Some(Endpoint(near, 0)) } else { None };
                 IdCall::ResolveAddr { src, dst }
@@ -307,6 +343,9 @@ impl Maker<'_> {
             }
             Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp => IdCall::AttachQp,
             Phase::Resolved | Phase::Routed | Phase::Requested if self.input.once_in(40) => IdCall::SetEce(7),
+            Phase::Resolved | Phase::Routed | Phase::Requested if !udp && self.input.once_in(15) => {
+                IdCall::SetOption(self.ack_timeout(believed.phase))
+            }
             Phase::Resolved => IdCall::ResolveRoute,
             Phase::Routed if believed.sought_nobody => return None,
             Phase::Routed => IdCall::Connect(self.offer(if udp { 180 } else { 56 })),
@@ -346,7 +385,7 @@ impl Maker<'_> {
             23..25 => IdCall::Notify,
             25..27 => IdCall::Join { group: 1 + self.input.below(5) as u8, send_only: false },
             27..29 => IdCall::Leave(1 + self.input.below(3) as u8),
-            29..33 => IdCall::SetOption(self.option()),
+            29..33 => IdCall::SetOption(self.option(believed.phase)),
             33 => IdCall::SetEce(7),
             34..36 => IdCall::AttachQp,
             36 => IdCall::DetachQp,
@@ -382,13 +421,29 @@ impl Maker<'_> {
         }
     }
 
-    fn option(&mut self) -> CmOption {
+    fn option(&mut self, phase: Phase) -> CmOption {
         match self.input.below(8) {
             0 => CmOption::Tos(self.input.any()),
-            1..4 => CmOption::ReuseAddr(self.input.below(3) > 0),
-            4..6 => CmOption::AfOnly(self.input.once_in(2)),
-            // The default time wait of 6.12, or one that is longer than every program.
-            _ => CmOption::AckTimeout(if self.input.once_in(2) { 17 } else { 22 }),
+            1..6 => self.sharing(),
+            _ => self.ack_timeout(phase),
         }
+    }
+
+    /// An ACK timeout. Before the route it changes the time wait, which is then the default one of 6.12, or longer than
+    /// every program.
+    fn ack_timeout(&mut self, phase: Phase) -> CmOption {
+        let any: &[u8] = match phase {
+            Phase::Routed | Phase::Requested | Phase::Answered => &[0, 1, 14, 17, 31],
+            Phase::Idle
+            | Phase::Bound
+            | Phase::Listening
+            | Phase::Waits
+            | Phase::Resolved
+            | Phase::Accepted
+            | Phase::Up
+            | Phase::Down
+            | Phase::Over => &[0, 16, 17, 22],
+        };
+        CmOption::AckTimeout(self.input.pick(any).unwrap_or_default())
     }
 }

@@ -41,7 +41,7 @@ pub type BeforeRead = std::rc::Rc<dyn Fn()>;
 
 /// A QP with its CQ and PD, dropped in this order.
 pub(crate) struct Path<D: DataPath> {
-    _qp: D::Qp,
+    pub(crate) qp: D::Qp,
     _cq: D::Cq,
     _pd: D::Pd,
 }
@@ -53,7 +53,7 @@ impl<D: DataPath> Path<D> {
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;
         let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr, max_recv_wr: 1, ..Caps::default() })?;
-        Ok(Path { _qp: qp, _cq: cq, _pd: pd })
+        Ok(Path { qp, _cq: cq, _pd: pd })
     }
 }
 
