@@ -94,8 +94,8 @@ pub enum RefuseReason {
     /// The source and the destination are of different address families.
     #[error("the addresses are of different families")]
     BadAddress,
-    /// The id is bound already, or may be, because a bind, a resolve or a listen of it has failed. The kernel ignores the
-    /// source of a bound id.
+    /// The id is bound already, or may be, because a bind, a resolve or a listen of it has failed. The kernel ignores
+    /// the source of a bound id.
     #[error(
         "the id is bound already, or a failed request may have bound it, and then its address is the source: give none"
     )]

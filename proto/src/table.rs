@@ -303,8 +303,8 @@ pub const fn operation(state: State) -> Option<RequestKind> {
 ///
 /// An answer that fails has ended the handshake (`__rdma_accept`, also for `rdma_establish`; `cm_send_rej_locked`,
 /// `iw_cm_reject`), or has not reached the kernel, which then rejects the peer when the id is destroyed
-/// (`cm_destroy_id`): the errno does not tell which. Nor does it tell whether a bind, a lookup or a listen of an idle id
-/// has bound it: the id stays idle, and the device decides on a later bind.
+/// (`cm_destroy_id`): the errno does not tell which. Nor does it tell whether a bind, a lookup or a listen of an idle
+/// id has bound it: the id stays idle, and the device decides on a later bind.
 #[must_use]
 pub const fn after_failure(before: State, request_kind: RequestKind) -> State {
     let answers = matches!(request_kind, RequestKind::Accept | RequestKind::Reject | RequestKind::Establish);

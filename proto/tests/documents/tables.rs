@@ -16,8 +16,8 @@ fn render() -> String {
     let mut text = String::from(
         "# The life of an id\n\nRendered from `proto/src/table.rs` by `cargo xtask diagrams`; do not edit.\n\n## Requests\n\n\
          A state: the request is carried out, and the id enters that state (· : stays in its state). \
-         If the device refuses the call, the id returns to the previous state; it has *failed* if the call was an answer to the \
-         peer (`table::after_failure`). \
+         If the device refuses the call, the id returns to the previous state; it has *failed* if the call was an answer \
+         to the peer (`table::after_failure`). \
          In all other cells the request is refused: – if the kernel would return EINVAL, otherwise with the reason.\n\n",
     );
     let verbs: Vec<_> = RequestKind::ALL.iter().map(|request_kind| request_kind.name()).collect();
