@@ -172,6 +172,18 @@ fn the_record_goes_round_and_keeps_the_order_of_the_posts() {
 }
 
 #[test]
+fn the_blocks_of_all_requests_that_a_device_has_refused_return_to_their_pools() {
+    let (pool, mut lent) = (pool(3), Lent::new(3));
+    assert_eq!(lent.check_room(3, below(0)), Ok(()));
+    for number in 0..3 {
+        lent.lend(number, 5, Returns::ByCompletion, one(&pool));
+    }
+    lent.note_refused(2);
+    assert!(lent.reclaim(&done(5), below(3)).is_some(), "the first one was not refused");
+    assert_eq!((lent.check_room(3, below(3)), pool.available()), (Ok(()), 3));
+}
+
+#[test]
 fn a_block_that_was_a_part_is_whole_again() {
     let pool = pool(1);
     let block = Parts::from(pool.take().unwrap().part(2..5)).into_block().unwrap();

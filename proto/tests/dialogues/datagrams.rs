@@ -94,6 +94,15 @@ fn a_lookup_is_served_without_any_event_to_follow() {
     fixture.does(child, Request::DetachQp);
 }
 
+/// No event follows it.
+#[test]
+fn a_lookup_on_a_failed_channel_is_answered() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::SidrReqReceived);
+    while fixture.core.handle_unreadable(channel) {}
+    fixture.does(id, accept());
+}
+
 #[test]
 fn a_lookup_that_is_not_answered_or_is_rejected_fails() {
     for (kind, status, errno) in [

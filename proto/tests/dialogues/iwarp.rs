@@ -91,8 +91,14 @@ fn events_that_iwarp_never_reports_are_faults() {
 /// The kernel would block in rdma_destroy_id(3) until then.
 #[test]
 fn a_destroy_waits_for_the_answer_to_a_connect() {
-    let answers =
-        [CmEvent::Established, CmEvent::Rejected, CmEvent::Unreachable, CmEvent::Disconnected, CmEvent::DeviceRemoval];
+    let answers = [
+        CmEvent::Established,
+        CmEvent::Rejected,
+        CmEvent::Unreachable,
+        CmEvent::ConnectError,
+        CmEvent::Disconnected,
+        CmEvent::DeviceRemoval,
+    ];
     for answer in answers {
         let (mut fixture, channel, id) = alone(Acks::OnDelivery, State::RouteResolved);
         fixture.does(id, connect());
@@ -108,6 +114,14 @@ fn a_destroy_waits_for_the_answer_to_a_connect() {
         assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Ok(()), "{answer}");
         assert_eq!(fixture.core.state(id), None, "{answer}");
     }
+}
+
+#[test]
+fn a_destroy_after_a_destroy_now_that_failed_waits_for_no_answer() {
+    let (mut fixture, _, id) = alone(Acks::OnDelivery, State::RouteResolved);
+    fixture.does(id, connect());
+    fixture.fails(id, Request::DestroyNow, "destroy_id", Errno::EIO);
+    assert!(fixture.makes(id, Request::Destroy, "destroy_id").unwrap().result.is_ok());
 }
 
 /// On a channel that has failed no answer is read.

@@ -173,6 +173,18 @@ fn a_full_core_refuses_and_changes_nothing() {
 }
 
 #[test]
+fn the_channel_of_a_listener_that_is_removed_needs_no_room_for_requests() {
+    let mut fixture = CoreFixture::with(Limits { ids: 2, channels: 4, events: 4, groups: 0, ..Limits::SINGLE });
+    let channel = fixture.channel(Acks::OnDelivery);
+    let (listener, _other) = (fixture.in_state(channel, State::Listening), fixture.id(None));
+    let device_channel = fixture.core.device_channel(listener).unwrap();
+    while fixture.core.poll_readable().is_some() {}
+    fixture.core.wait_for_room(device_channel);
+    fixture.report_on(device_channel, raw(listener, CmEvent::DeviceRemoval, 0));
+    assert_eq!(fixture.core.poll_readable(), Some(device_channel));
+}
+
+#[test]
 fn a_key_names_nothing_once_its_id_is_gone() {
     let (mut fixture, channel, old) = CoreFixture::with_id(Acks::OnDelivery, State::Idle);
     fixture.does(old, Request::Destroy);

@@ -60,8 +60,9 @@ fn the_end_of_a_request_is_readable_in_the_other_core() {
     one.does(id, RESOLVE);
     one.report(id, CmEvent::AddrResolved);
     let (released, _) = one.core.release(id).unwrap();
+    let activity = two.core.activity();
     let (key, _) = two.core.adopt(released).unwrap();
-    assert_eq!(two.core.sync_result(key), Some(Ok(())));
+    assert_eq!((two.core.sync_result(key), two.core.activity()), (Some(Ok(())), activity + 1));
     assert_eq!(two.core.sync_event(key).unwrap().id, key);
     two.does(key, Request::ResolveRoute);
 }

@@ -87,7 +87,7 @@ fn each_event_makes_the_next_request_and_the_last_one_is_the_result() {
 }
 
 #[test]
-fn an_ack_that_is_refused_for_another_id_does_not_end_it() {
+fn an_ack_that_is_refused_ends_it_if_it_is_for_its_own_id() {
     let (mut drive, channel, mut dial) = dialled(Acks::Explicit);
     let other = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     report(&mut drive, other, CmEvent::AddrChange);
@@ -95,6 +95,11 @@ fn an_ack_that_is_refused_for_another_id_does_not_end_it() {
     drive.destroy_now(other).unwrap();
     goes_on(dial.handle(&mut drive, event, |_, _| Ok::<_, Error>(7)));
     assert_eq!(drive.core().state(dial.id()), Some(State::AddrResolving));
+    report(&mut drive, dial.id(), CmEvent::AddrChange);
+    let event = drive.next_event(channel).unwrap();
+    drive.destroy_now(dial.id()).unwrap();
+    dial.handle(&mut drive, event, |_, _| Ok::<_, Error>(7)).unwrap_err();
+    assert!(dial.is_over());
 }
 
 #[test]

@@ -12,6 +12,8 @@ fn messages_end_two_receives_before_the_window_does() {
     assert_eq!((one.credits(), one.send(1, ms(0))), (0, Err(NotSent::NoCredit)));
     // Signs of life are still possible.
     assert_eq!(controls(&mut one, &mut other, ms(100)), 1);
+    // After that the next time is the end of the silence.
+    assert_eq!((one.poll_control(ms(300)), one.timeout()), (None, Some(ms(500))));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::Time;
 use cmid_proto::redial::{Cause, GivenUp, Redial, RedialLimits, Stage, Todo};
 
-use crate::{LIMITS, MS, calling, connected, due, fails, ms, new};
+use crate::{LIMITS, MS, OWN, calling, connected, due, fails, ms, new};
 
 #[test]
 fn the_wait_doubles_up_to_its_maximum_and_the_jitter_is_its_second_half() {
@@ -103,6 +103,12 @@ fn a_stale_connection_is_called_again_at_once_and_then_after_a_wait() {
     assert_eq!(fails(&mut redial, Cause::Heals, ms(8)), ms(18));
     let _ = due(&mut redial);
     assert_eq!(fails(&mut redial, Cause::Stale, ms(20)), ms(20));
+    // So after a connection that has ended while it was replaced.
+    let _ = due(&mut redial);
+    let _ = redial.established(ms(21));
+    let _ = redial.called(OWN - 1, ms(22));
+    assert_eq!(redial.lost(ms(23), 0), Todo::Nothing);
+    assert_eq!(fails(&mut redial, Cause::Stale, ms(24)), ms(24));
 }
 
 #[test]

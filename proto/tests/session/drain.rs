@@ -124,6 +124,14 @@ fn a_qp_that_works_is_not_drained_and_an_unknown_state_is_no_reason() {
     assert_eq!(drain(&mut bound), Ok(Draining::Over));
 }
 
+/// A completion between both calls would cause no notification otherwise.
+#[test]
+fn a_cq_is_armed_before_it_is_polled() {
+    let (mut world, mut cq) = (ended(&[]), Scripted::new(40, vec![Ok(0)]));
+    let drained = Drain::until(DEADLINE).poll(Time(1), parts(&mut world).0, &mut [&mut cq], |_| ());
+    assert_eq!((drained, cq.calls.take()), (Ok(Draining::Waits), vec!["arm", "poll"]));
+}
+
 #[test]
 fn one_poll_takes_at_most_what_a_cq_has_room_for() {
     // The CQ is never empty, because of other QPs.

@@ -1,6 +1,7 @@
 //! Sessions from the connect to the destroyed id: whatever ends them, nothing is left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
+mod acks;
 mod drain;
 mod failing_calls;
 mod options;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{Access, Attaching, Caps, Completion, CreateError, QpParts, SendWr, prelude::*};
 use cmid_proto::handshake::{Incoming, Options, Session};
-use cmid_proto::{Acks, CmEvent, CmOption, Drive, Errno, Limits, PortSpace, State, Time, Transport};
+use cmid_proto::{Acks, CmOption, Drive, Errno, Limits, State, Transport};
 use cmid_sim::{Config, Fabric, SimDevice};
 use world::{Attached, SOON, Side, World, advance, attach, within};
 
@@ -102,36 +103,6 @@ fn a_failed_completion_disconnects(transport: Transport) {
     assert_eq!((results(&client), results(&server)), (vec![(2, is_iwarp), (1, false)], vec![(1, false)]));
 }
 
-#[test]
-fn an_event_that_is_no_answer_does_not_end_a_disconnect() {
-    let mut world = World::connected(Transport::InfiniBand, SOON);
-    let [client, _] = &mut world.sides;
-    let session = client.session.as_mut().unwrap();
-    session.disconnect(&mut client.drive).unwrap();
-    client.host.fail_over();
-    client.drive.readable_all();
-    let _next = client.drive.run(64);
-    let event = client.drive.next_event(client.channel).unwrap();
-    assert_eq!(event.cm(), Some(CmEvent::AddrChange));
-    session.handle(&mut client.drive, event, attach).unwrap();
-    assert_eq!(format!("{session:?}"), format!("Session {{ id: {:?}, end: Begun, .. }}", session.id()));
-    world.ends(SOON);
-}
-
-#[test]
-fn an_ack_that_is_refused_for_another_id_is_no_error_of_a_session() {
-    let mut world = World::connected(Transport::InfiniBand, SOON);
-    let [client, _] = &mut world.sides;
-    let other = client.drive.create_id(Some(client.channel), PortSpace::Tcp).unwrap();
-    client.drive.resolve_addr(other, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
-    world.fabric.advance_by(Duration::from_millis(10));
-    client.read(&world.fabric);
-    let event = client.drive.next_event(client.channel).unwrap();
-    client.drive.destroy_now(other).unwrap();
-    client.session.as_mut().unwrap().handle(&mut client.drive, event, attach).unwrap();
-    assert!(client.is_open());
-}
-
 /// The next call disconnects again.
 #[test]
 fn a_disconnect_that_fails_loses_no_completion() {
@@ -162,6 +133,20 @@ fn a_connection_that_moves_to_another_driver_is_a_session_there(transport: Trans
     assert!(!client.is_open());
     let [client, server] = world.ends(SOON);
     assert_eq!((results(&client), results(&server)), (vec![(2, true), (1, false)], vec![(1, true)]));
+}
+
+#[test]
+fn a_failed_completion_disconnects_also_if_the_connection_moves_after_it() {
+    let mut world = World::connected(Transport::InfiniBand, SOON);
+    let World { fabric, sides: [client, _] } = &mut world;
+    let (parts, mr) = client.session().attached().unwrap();
+    parts.qp.post_send(SendWr::send(2, mr.sge(0..16))).unwrap();
+    fabric.advance_by(Duration::from_millis(10));
+    let failed = client.session.as_mut().unwrap().next_completion(&mut client.drive).unwrap().unwrap();
+    assert!(!failed.is_success() && client.is_open());
+    client.moves(fabric);
+    assert!(client.is_open());
+    world.ends(SOON);
 }
 
 fn a_peer_may_disconnect_while_the_connection_moves(transport: Transport) {
@@ -209,10 +194,7 @@ fn a_release_that_fails_returns_the_session_and_an_adopt_its_memory() {
     assert!(fails(client).starts_with("refused: migrate_id on id0 while connected: the limit on channels is reached"));
     others.into_iter().for_each(|channel| client.drive.close_channel(channel).unwrap());
     // An event that is not acked.
-    client.host.fail_over();
-    client.drive.readable_all();
-    let _next = client.drive.run(64);
-    let event = client.drive.next_event(client.channel).unwrap();
+    let event = acks::an_event(client);
     assert_eq!(fails(client), "refused: release on id0 while connected: events of the id are not acked");
     client.drive.ack(event.ack_token.unwrap()).unwrap();
     let released = client.session.take().unwrap().release(&mut client.drive).unwrap();

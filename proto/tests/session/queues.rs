@@ -1,5 +1,6 @@
 //! A CQ whose polls are scripted, and the methods that each CQ has by default.
 
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::Errno;
@@ -10,6 +11,7 @@ pub(crate) struct Scripted {
     depth: u32,
     /// The results of polls: so many completions with the `wr_id` 5.
     polls: Vec<Result<usize, Errno>>,
+    pub(crate) calls: RefCell<Vec<&'static str>>,
 }
 
 fn done() -> Completion {
@@ -18,12 +20,13 @@ fn done() -> Completion {
 
 impl Scripted {
     pub(crate) fn new(depth: u32, polls: Vec<Result<usize, Errno>>) -> Self {
-        Scripted { depth, polls }
+        Scripted { depth, polls, calls: RefCell::default() }
     }
 }
 
 impl CompletionQueue for Scripted {
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        self.calls.borrow_mut().push("poll");
         let polled = self.polls.remove(0)?;
         completions[..polled].fill(done());
         Ok(polled)
@@ -50,6 +53,7 @@ impl CompletionQueue for Scripted {
     }
 
     fn arm(&self) -> Result<(), Errno> {
+        self.calls.borrow_mut().push("arm");
         Ok(())
     }
 
@@ -81,4 +85,5 @@ fn a_cq_without_completions_is_armed_and_polled_once_more() {
     let mut cq = Scripted::new(1, vec![Ok(2), Ok(0), Ok(1), Ok(0), Ok(0), Err(Errno::EIO)]);
     let mut some = [Completion::default(); 2];
     assert_eq!([(); 4].map(|()| cq.poll_or_arm(&mut some)), [Ok(2), Ok(1), Ok(0), Err(Errno::EIO)]);
+    assert_eq!(cq.calls.take(), ["poll", "poll", "arm", "poll", "poll", "arm", "poll", "poll"]);
 }

@@ -139,6 +139,15 @@ fn the_peer_ends_the_first_of_two_bindings_with_one_key() {
 /// The device gives a key again, and the receive is polled after that.
 #[test]
 fn the_invalidation_of_a_deallocated_window_ends_no_later_binding_with_its_key() {
+    let before: [fn(&mut Bindings); 2] = [|it| _ = invalidate(it, 1, 17), |it| it.bind_failed(1)];
+    for before in before {
+        let mut bindings = bound();
+        before(&mut bindings);
+        bindings.dealloc(1);
+        bindings.bind(2, BIND);
+        bindings.handle_completion(&RECEIVED);
+        assert!(bindings.is_bound(2, BIND.rkey));
+    }
     let mut bindings = bound();
     bindings.dealloc(1);
     bindings.bind(2, Bind { lkey: 2, ..BIND });

@@ -26,6 +26,20 @@ fn a_leave_discards_the_undelivered_events_of_its_group_and_no_others() {
 }
 
 #[test]
+fn a_leave_that_waits_for_acks_discards_the_undelivered_events_at_once() {
+    let (mut fixture, channel, id) = bound_on(Acks::Explicit);
+    let group = begins(&mut fixture, id, 1, Time::NEVER);
+    report(&mut fixture, id, group, JOINED, 0);
+    let held = fixture.expect_event(channel, id, cm(JOINED));
+    report(&mut fixture, id, group, LOST, -1);
+    fixture.submit(id, leave(group)).unwrap();
+    fixture.no_event(channel);
+    fixture.acks(held);
+    fixture.expect_call("leave_multicast", OK);
+    fixture.sees(channel, id, EventKind::Left);
+}
+
+#[test]
 fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
     for outcome in [OK, Err(Errno::EINVAL)] {
         let (mut fixture, channel, id) = bound_on(Acks::Explicit);

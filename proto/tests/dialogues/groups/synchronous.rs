@@ -72,9 +72,12 @@ fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
 fn in_synchronous_mode_a_join_that_fails_at_once_is_no_wait() {
     let mut fixture = CoreFixture::new();
     let id = bound(&mut fixture, None);
-    fixture.fails(id, join(1), "join_multicast", Errno::EINVAL);
-    assert_eq!(fixture.core.sync_result(id), None);
-    begins(&mut fixture, id, 1, Time::NEVER);
+    let group = begins(&mut fixture, id, 1, Time::NEVER);
+    report(&mut fixture, id, group, JOINED, 0);
+    assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
+    fixture.fails(id, join(2), "join_multicast", Errno::EINVAL);
+    assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None), "that of the join before");
+    begins(&mut fixture, id, 2, Time::NEVER);
 }
 
 #[test]
