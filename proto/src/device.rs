@@ -69,9 +69,9 @@ pub trait Device {
         None
     }
 
-    /// Whether an id has a QP of the device's data path; `None` if the device does not know.
-    /// [`Drive::attach_qp`](crate::Drive::attach_qp) and [`Drive::detach_qp`](crate::Drive::detach_qp) believe the device, and not
-    /// the closure that they were given.
+    /// Whether an id has a QP of the device's data path; `None` if the device does not know. The closures of
+    /// [`Drive::attach_qp`](crate::Drive::attach_qp) and [`Drive::detach_qp`](crate::Drive::detach_qp) are not believed
+    /// where the device knows.
     fn has_qp(&self, _id: IdKey) -> Option<bool> {
         None
     }
@@ -98,9 +98,9 @@ pub trait Device {
 /// A device with a file descriptor per channel, for pollers.
 #[cfg(feature = "std")]
 pub trait Pollable: Device {
-    /// Returns the channel's descriptor: readable while the channel has an event. `None` for an unknown channel. Only for
-    /// poll(2) and the like: what is written to it is a command to the kernel, past the device (hazard P106). Only on Unix:
-    /// WebAssembly, on which the simulator runs, has none to wait for.
+    /// Returns the channel's descriptor: readable while the channel has an event. `None` for an unknown channel. Only
+    /// for poll(2) and the like: what is written to it is a command to the kernel, past the device (hazard P106). Only
+    /// on Unix: WebAssembly, on which the simulator runs, has none to wait for.
     #[cfg(unix)]
     fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
 

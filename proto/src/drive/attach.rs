@@ -63,8 +63,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
     /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once a QP number of this id was sent to the peer;
     /// failed with the error of `create` ([`FailureCause::Create`]). If `create` fails or
-    /// panics, a QP that it has created is destroyed, and the id is as before. So it is if `create` succeeds without a QP
-    /// ([`Device::has_qp`]).
+    /// panics, a QP that it has created is destroyed, and the id is as before. So it is if `create` succeeds without a
+    /// QP ([`Device::has_qp`]).
     #[doc(alias("rdma_create_qp", "rdma_create_qp_ex", "ibv_create_qp"))]
     pub fn attach_qp<Q>(
         &mut self,
@@ -133,8 +133,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         let begun = core.begin(outside.now.get(), id, &Request::AttachQp, Time::NEVER).map_err(Error::from)?;
         let attempt = Attempt { of: &mut outside.device, undo: Some(|device: &mut D| device.discard_qp(id)) };
         let made = attempt.make(|device| create(device, Attaching::to(id)));
-        // The request is made before the match on the result, which would copy the QP once more. Without a QP it is not made: the
-        // number 0 would be sent to the peer.
+        // The request is made before the match on the result, which would copy the QP once more. Without a QP it is not
+        // made: the number 0 would be sent to the peer.
         if made.is_ok() && outside.device.has_qp(id) != Some(false) {
             outside.make_calls(begun)?;
             self.record(Step::Submit { id, request: Request::AttachQp, deadline: Time::NEVER, result: Ok(()) });
