@@ -1,7 +1,6 @@
 //! When a channel is read again with a level-triggered poller.
 
 use std::cell::RefCell;
-use std::time::{Duration, Instant};
 
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Limits, Next, Poller, PortSpace, RawEvent, Time,
@@ -106,39 +105,6 @@ fn a_full_private_channel_is_not_reported_until_it_is_read_again() {
     assert!(drive.next_event(home).is_some());
     assert_ne!(drive.run(8), Next::Again);
     assert_eq!((done(&drive), read(&drive)), (vec![("arm", home)], (full + 1, 1)));
-}
-
-/// The least time of a turn that reads one event, while so many private channels wait for room.
-fn turn_among(waiting: u32) -> Duration {
-    const TURNS: usize = 5;
-    let ids = waiting + TURNS as u32;
-    let limits = Limits { ids, channels: ids, events: ids, ..LIMITS };
-    let mut drive = Drive::with(Script::new(), Levels::default(), (), limits);
-    let ids: Vec<_> = (0..ids).map(|_| drive.create_id(None, PortSpace::Tcp).unwrap()).collect();
-    let homes: Vec<_> = ids.iter().map(|id| drive.core().device_channel(*id).unwrap()).collect();
-    for first in [0, TURNS] {
-        for (id, home) in ids.iter().zip(&homes).skip(first) {
-            unread(&mut drive, *id, 1);
-            drive.readable(*home);
-            assert_ne!(drive.run(2), Next::Again);
-        }
-    }
-    assert_eq!(done(&drive).len(), waiting as usize, "each that waits is disarmed once");
-    let turn = |home: &ChannelKey| {
-        assert!(drive.next_event(*home).is_some());
-        let (before, begun) = (drive.device().reads, Instant::now());
-        assert_ne!(drive.run(2), Next::Again);
-        let taken = begun.elapsed();
-        assert_eq!(drive.device().reads, before + 1);
-        taken
-    };
-    homes.iter().take(TURNS).map(turn).min().unwrap()
-}
-
-#[test]
-fn a_turn_looks_at_each_channel_that_waits_once() {
-    let [few, many] = [500, 8_000].map(turn_among);
-    assert!(many < few * 16 * 4, "{few:?} with 500, {many:?} with 8,000");
 }
 
 /// The events of a listener fill the channel that delivers them.
