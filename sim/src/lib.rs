@@ -181,7 +181,6 @@
 //! - Time-outs are exact; the kernel's are up to 5 % longer.
 //! - Every /24 or /64 is one network on one wire. A host has one device for all of its networks, unless it is created with
 //!   several ([`Fabric::host_with_devices`]). If two hosts have the same address, the first one answers.
-//! - A removed device ends its connections without a message to the peers; the kernel may still send a DREQ.
 //! - `rdma_leave_multicast` selects a membership by its address, the latest first; here the key selects it.
 //! - A call refuses a datagram of more than the MTU; rxe completes it with success and sends nothing
 //!   (`rxe_requester`). A datagram that is longer than its receive is dropped, and the receive stays posted.
