@@ -2,9 +2,7 @@
 
 use std::cell::RefCell;
 
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Limits, Next, Poller, PortSpace, RawEvent, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Next, Poller, PortSpace, RawEvent, Time};
 
 use crate::device::{LIMITS, Script, addr, delivers};
 
