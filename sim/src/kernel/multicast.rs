@@ -73,10 +73,13 @@ impl World {
         membership.pending = None;
         let group = membership.addr.ip();
         let refused = self.hosts.get_mut(host.0).and_then(|host| host.refused_join.take());
-        let event = match refused {
-            Some(status) => Unread::new(no, Kind::MulticastError(key), status),
-            None => {
-                let path = src.map(|src| path(self.gid_index(host, src.ip()), group)).unwrap_or_default();
+        let named = |own: &IpAddr| self.hosts.get(host.0).is_some_and(|host| host.rdma.contains(&own.to_canonical()));
+        let event = match (refused, src.map(|src| src.ip()).filter(named)) {
+            (Some(status), _) => Unread::new(no, Kind::MulticastError(key), status),
+            // The source may be the loopback address, which is no GID of the device (`cma_make_mc_event`).
+            (None, None) => Unread::new(no, Kind::MulticastError(key), 0),
+            (None, Some(own)) => {
+                let path = path(self.gid_index(host, own), group);
                 let datagram = Datagram { qp_num: MULTICAST_QP, qkey: UDP_QKEY, path };
                 Unread { datagram: Some(datagram), ..Unread::new(no, Kind::MulticastJoin(key), 0) }
             }

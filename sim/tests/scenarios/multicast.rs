@@ -33,6 +33,20 @@ fn there_is_no_group_without_an_interface() {
     assert_eq!(env.client.join(id, GROUP, false), Err(Errno::ENODEV));
 }
 
+/// The interface is that of a bind that has failed at its port, the source the loopback address (`cma_make_mc_event`).
+#[test]
+fn from_the_loopback_address_no_group_is_joined() {
+    let mut env = Env::new();
+    let taken = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(taken, "10.0.0.1:9").unwrap();
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    assert_eq!(env.client.bind(id, "10.0.0.1:9"), Err(Errno::EADDRINUSE));
+    env.client.resolve_addr(id, None, "127.0.0.1:7", 2000).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+    let group = env.client.join(id, GROUP, false).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastError, 0, group);
+}
+
 #[test]
 fn behaviour_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() {
     let mut env = Env::new();
