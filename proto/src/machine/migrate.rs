@@ -5,7 +5,6 @@ use super::Core;
 use super::begun::{Arrival, By, Follow, Following, Part, Progress, done};
 use super::next::Due;
 use crate::call::Outcome;
-use crate::channel::Channel;
 use crate::error::Failure;
 use crate::event::EventKind;
 use crate::id::{Id, Rare, SyncState};
@@ -86,9 +85,6 @@ impl Core {
         }
         if !is_request {
             self.handle_readable(to);
-        }
-        if self.channels.get(to).is_some_and(Channel::has_failed) {
-            self.end_waits_of(key);
         }
         done()
     }
