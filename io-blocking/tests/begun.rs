@@ -1,4 +1,5 @@
-//! Requests made before their id entered synchronous mode: `finish` refuses them, and their events are there to be taken.
+//! Requests made before their id entered synchronous mode: `finish` refuses them, and their events are there to be
+//! taken.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;

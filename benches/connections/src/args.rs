@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use cmid_harness::DriverName;
 
-/// Measures the phases of many connections: rdma-core's cmtime on cmid. A phase begins when every connection has finished
-/// the previous one.
+/// Measures the phases of many connections: rdma-core's cmtime on cmid. A phase begins when every connection has
+/// finished the previous one.
 #[derive(Clone, Debug, Parser)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Args {

@@ -85,9 +85,9 @@ pub trait DataPath: Pollable + Send {
     #[doc(alias = "ibv_alloc_pd")]
     fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, CreateError>;
 
-    /// Creates a completion queue for `depth` completions (ibv_create_cq(3)), with its own non-blocking completion channel
-    /// or with one that other CQs use too. Its notifications use the completion vector `vector`, from 0 on. On most
-    /// devices a vector is an interrupt, which the system assigns to a CPU.
+    /// Creates a completion queue for `depth` completions (ibv_create_cq(3)), with its own non-blocking completion
+    /// channel or with one that other CQs use too. Its notifications use the completion vector `vector`, from 0 on. On
+    /// most devices a vector is an interrupt, which the system assigns to a CPU.
     ///
     /// # Errors
     /// As [`DataPath::alloc_pd_on`]. [`CreateReason::TooLarge`](super::CreateReason::TooLarge) for a depth above the

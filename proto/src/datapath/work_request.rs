@@ -66,8 +66,8 @@ pub enum SendOp<'a, A> {
     /// Reads the memory of the peer (`IBV_WR_RDMA_READ`). On iWARP into one range, which is not empty.
     #[doc(alias = "IBV_WR_RDMA_READ")]
     Read(Remote),
-    /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The old value goes into
-    /// one range of 8 bytes.
+    /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The old value goes
+    /// into one range of 8 bytes.
     #[doc(alias = "IBV_WR_ATOMIC_CMP_AND_SWP")]
     CompareSwap {
         /// The 8 bytes, aligned to 8.

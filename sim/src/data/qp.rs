@@ -91,7 +91,8 @@ impl Drop for Qp {
 
 impl Pair {
     /// Sets the attributes of RTR and RTS: those that the program has chosen, the others as the kernel does
-    /// (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`): retries of the connection parameters, and the code of an ACK timeout.
+    /// (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`): retries of the connection parameters, and the code of an ACK
+    /// timeout.
     pub(super) fn set_attrs(&mut self, (retry_count, rnr_retry, timeout): (u8, u8, u8)) -> Result<(), Errno> {
         let chosen = self.chosen;
         self.min_rnr_timer = chosen.min_rnr_timer.unwrap_or(RnrTimer::LONGEST);

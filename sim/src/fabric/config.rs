@@ -53,14 +53,14 @@ impl LifeTime {
     }
 }
 
-/// The time-out of a connection's path, as an exponent (`av.timeout`): that of an ACK of the QP, and of the time wait. The REQ
-/// carries that of the active side, with the ACK delay of its device.
+/// The time-out of a connection's path, as an exponent (`av.timeout`): that of an ACK of the QP, and of the time wait.
+/// The REQ carries that of the active side, with the ACK delay of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathTimeout(pub(crate) u8);
 
 impl PathTimeout {
-    /// The same with the ACK delay of soft-RoCE (`cm_ack_timeout`, `RXE_LOCAL_CA_ACK_DELAY`): the longer of both, and one more if the
-    /// other is at least half as long. The field in the messages has 5 bits.
+    /// The same with the ACK delay of soft-RoCE (`cm_ack_timeout`, `RXE_LOCAL_CA_ACK_DELAY`): the longer of both, and
+    /// one more if the other is at least half as long. The field in the messages has 5 bits.
     pub(crate) fn with_ack_delay(self) -> PathTimeout {
         let (longer, shorter) = (self.0.max(ACK_DELAY), self.0.min(ACK_DELAY));
         PathTimeout((longer + u8::from(shorter + 1 >= longer)).min(31))

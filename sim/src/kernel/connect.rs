@@ -243,7 +243,8 @@ impl World {
         self.move_ready(&ready, depths.initiator_depth)
     }
 
-    /// Queries the attributes of INIT, RTR and RTS (`rdma_init_qp_attr`). The id's own ACK timeout replaces that of the path.
+    /// Queries the attributes of INIT, RTR and RTS (`rdma_init_qp_attr`). The id's own ACK timeout replaces that of the
+    /// path.
     pub(crate) fn query_ready(&mut self, no: IdNo) -> Result<Ready, Errno> {
         let id = self.id(no)?;
         let qp = id.qp.ok_or(Errno::EINVAL)?;

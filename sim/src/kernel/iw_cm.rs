@@ -22,8 +22,8 @@ use crate::kernel::iw_conn::{IwConn, IwMessage, IwState};
 
 /// The time that the active side waits for the answer to its request (`MPAREQ_TIMEOUT`).
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum private data of a message that siw sends right: the kernel's field for the length has 8 bits, and siw adds 4
-/// (`siw_send_mpareqrep`). With more the kernel sends a wrong length; here the call fails.
+/// The maximum private data of a message that siw sends right: the kernel's field for the length has 8 bits, and siw
+/// adds 4 (`siw_send_mpareqrep`). With more the kernel sends a wrong length; here the call fails.
 const DATA_MAX: usize = 251;
 
 /// `-ECONNRESET`, `-EINVAL`.
@@ -399,7 +399,8 @@ impl World {
     /// in any state before RTS (`siw_qp_modify`).
     fn iw_ready_qp(&mut self, qp: QpNo, peer: IdNo, depth: u8) {
         let remote = self.ids.get(&peer).and_then(|id| id.iw.as_ref()).and_then(|conn| conn.qp);
-        // The retries are InfiniBand's: a message without a receive ends the connection. The time-out is when TCP gives up here.
+        // The retries are InfiniBand's: a message without a receive ends the connection. The time-out is when TCP gives
+        // up here.
         let _ = self.queues.set_peer(qp, remote.map(|remote| (remote.host, remote.num)), (7, 7, 17), depth, true);
         for state in [PairState::Rtr, PairState::Rts] {
             let _ = self.queues.modify(qp, state);

@@ -73,7 +73,8 @@ impl World {
             let listens = id.state == CmState::Listen;
             // The kernel listens for a service per device.
             service_known |= listens && (is_any(src) || host.device_index(src) == host.device_index(ip));
-            // The kernel looks at the state after it has chosen, so an id with a device hides listeners. siw's listeners are sockets.
+            // The kernel looks at the state after it has chosen, so an id with a device hides listeners. siw's
+            // listeners are sockets.
             let chosen = listens || (id.device.is_some() && !self.is_iwarp(at));
             let family = src.is_ipv4() == ip.is_ipv4() || !id.options.takes_only_its_family(src);
             // siw listens on a loopback address itself (`siw_create_listen`).

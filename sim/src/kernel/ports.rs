@@ -59,8 +59,8 @@ impl Ports {
         self.owners.get(&(space, port)).into_iter().flatten().map(|owner| owner.id)
     }
 
-    /// Checks whether an id may share a port with its owners. The newest that it cannot share with decides the error: with a
-    /// wildcard on either side it is `EADDRNOTAVAIL`, with an equal address `EADDRINUSE`.
+    /// Checks whether an id may share a port with its owners. The newest that it cannot share with decides the error:
+    /// with a wildcard on either side it is `EADDRNOTAVAIL`, with an equal address `EADDRINUSE`.
     pub(crate) fn check(&self, space: PortSpace, port: u16, owner: Owner) -> Result<(), Errno> {
         for other in self.owners.get(&(space, port)).into_iter().flatten() {
             let apart = owner.af_only && other.af_only && owner.ip.is_ipv4() != other.ip.is_ipv4();

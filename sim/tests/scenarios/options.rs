@@ -90,7 +90,8 @@ fn the_newest_owner_of_a_port_decides_the_error() {
     }
 }
 
-/// An IPv6 wildcard, and an id on an IPv4 address of its port. The first is told to take IPv4 too only after they share the port.
+/// An IPv6 wildcard, and an id on an IPv4 address of its port. The first is told to take IPv4 too only after they share
+/// the port.
 fn two_families(env: &mut Env, v4_addr: &str, v6_is_newer: bool) -> [IdKey; 2] {
     let [v4, v6] = [0; 2].map(|_| env.server.id(env.cs));
     env.server.set(v6, CmOption::AfOnly(true)).unwrap();
@@ -114,7 +115,8 @@ fn the_newest_listener_that_takes_a_request_gets_it() {
     }
 }
 
-/// The kernel chooses an id by its address, and looks only then whether it listens (`cma_find_listener`, `cma_ib_req_handler`).
+/// The kernel chooses an id by its address, and looks only then whether it listens (`cma_find_listener`,
+/// `cma_ib_req_handler`).
 #[test]
 fn an_id_that_does_not_listen_hides_an_older_listener() {
     let mut env = Env::new();

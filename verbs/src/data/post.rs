@@ -395,8 +395,9 @@ impl Poster {
     ) -> Result<Filed, PostReason> {
         self.check_op(op)?;
         let max = self.inner.requested().max_send_sge;
-        // A read has one target on iWARP (RFC 5040, 4.3): soft-iWARP fills the first of several and succeeds. So has an atomic
-        // operation: the device of irdma writes 8 bytes to the first (`irdma_upost_send`), libqedr spoils the next request.
+        // A read has one target on iWARP (RFC 5040, 4.3): soft-iWARP fills the first of several and succeeds. So has an
+        // atomic operation: the device of irdma writes 8 bytes to the first (`irdma_upost_send`), libqedr spoils the
+        // next request.
         let max = if op.is_atomic() || (self.is_iwarp && op.writes_locally()) { max.min(1) } else { max };
         let sges = ranges(self.pd, named, max, op.writes_locally())?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();

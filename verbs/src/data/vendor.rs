@@ -28,11 +28,12 @@ impl Vendor {
         self.0 == SIW
     }
 
-    /// Whether the calls of ibv_wr_post(3) can be used. At the end of the ring those of libbnxt_re write the second request
-    /// of a batch behind their array, and of a batch they write the header of the last request only
-    /// (`bnxt_re_get_wr_swqe`, `bnxt_re_send_wr_complete`). An abort of libionic takes back the place of the requests and
-    /// not their numbers (`ionic_wr_abort`): the first completion then counts for later requests, too, which the device still
-    /// executes. libhns marks a datagram as valid before it writes its ranges (`init_ud_wqe`), and an abort leaves the mark.
+    /// Whether the calls of ibv_wr_post(3) can be used. At the end of the ring those of libbnxt_re write the second
+    /// request of a batch behind their array, and of a batch they write the header of the last request only
+    /// (`bnxt_re_get_wr_swqe`, `bnxt_re_send_wr_complete`). An abort of libionic takes back the place of the requests
+    /// and not their numbers (`ionic_wr_abort`): the first completion then counts for later requests, too, which the
+    /// device still executes. libhns marks a datagram as valid before it writes its ranges (`init_ud_wqe`), and an
+    /// abort leaves the mark.
     pub(super) const fn has_extended_calls(self) -> bool {
         !matches!(self.0, BROADCOM | HUAWEI | PENSANDO)
     }
@@ -44,10 +45,10 @@ impl Vendor {
         !matches!(self.0, BROADCOM | INTEL)
     }
 
-    /// Whether a QP can be destroyed now. Unless it is drained, completions of it may be unpolled: they have the address
-    /// of the QP with libqedr (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets (`c4iw_flush_qp`,
-    /// `get_qhp`): a poll would follow freed memory, or complete requests of the other QP, which the device still
-    /// executes.
+    /// Whether a QP can be destroyed now. Unless it is drained, completions of it may be unpolled: they have the
+    /// address of the QP with libqedr (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets
+    /// (`c4iw_flush_qp`, `get_qhp`): a poll would follow freed memory, or complete requests of the other QP, which the
+    /// device still executes.
     pub(super) const fn destroys(self, is_drained: bool) -> bool {
         is_drained || !matches!(self.0, CHELSIO | QLOGIC)
     }
@@ -58,10 +59,10 @@ impl Vendor {
         self.destroys(false) && self.0 != INTEL
     }
 
-    /// Whether a post copies inline data. libmana ignores the flag, libocrdma does for datagrams, and libcxgb4 for a write
-    /// before a short send (`post_write_cmpl`): the device reads the memory later. libbnxt_re copies several ranges to wrong
-    /// places, until rdma-core 57 (`bnxt_re_build_sge`, `bnxt_re_copy_data_to_pb`). libhns copies more than 32 bytes over the
-    /// ranges of other requests, and over those of receives (`fill_ext_sge_inl_data`).
+    /// Whether a post copies inline data. libmana ignores the flag, libocrdma does for datagrams, and libcxgb4 for a
+    /// write before a short send (`post_write_cmpl`): the device reads the memory later. libbnxt_re copies several
+    /// ranges to wrong places, until rdma-core 57 (`bnxt_re_build_sge`, `bnxt_re_copy_data_to_pb`). libhns copies more
+    /// than 32 bytes over the ranges of other requests, and over those of receives (`fill_ext_sge_inl_data`).
     pub(super) const fn copies_inline(self) -> bool {
         !matches!(self.0, BROADCOM | CHELSIO | EMULEX | HUAWEI | MICROSOFT | UNKNOWN)
     }

@@ -133,8 +133,9 @@ impl KernelCm {
         Some(IdKey::from_bits(uid)?).filter(is_it).or_else(|| self.adopted.get(&handle).copied().filter(is_it))
     }
 
-    /// Returns the listener that the kernel reports on this channel under this key: a request does not have its number. A
-    /// listener has a channel of its own, which notes an adopted one: a request then costs no search of the adopted ids.
+    /// Returns the listener that the kernel reports on this channel under this key: a request does not have its number.
+    /// A listener has a channel of its own, which notes an adopted one: a request then costs no search of the adopted
+    /// ids.
     pub(super) fn known_listener(&mut self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
         let is_it = |key: &IdKey| self.tables.id_on(on, *key).is_some_and(|id| id.uid == Some(uid));

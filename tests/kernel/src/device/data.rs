@@ -49,8 +49,8 @@ pub(crate) fn success(completion: Completion, wr_id: u64, opcode: WcOpcode) -> C
     completion
 }
 
-/// Soft-iWARP answers a short read across pages with other bytes (hazard P95). If this fails there, the kernel is mended:
-/// change P95 and semantics 16.2, 30.
+/// Soft-iWARP answers a short read across pages with other bytes (hazard P95). If this fails there, the kernel is
+/// mended: change P95 and semantics 16.2, 30.
 pub(crate) fn short_read_across_pages() {
     const SHORT: usize = 13;
     let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();
