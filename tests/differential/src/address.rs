@@ -54,8 +54,6 @@ pub enum Ip {
     Link6,
     /// The same without the scope ID.
     NoLink6,
-    /// The same with the scope ID of the loopback interface.
-    WrongLink6,
     /// An IPv6 address without a route.
     NoRoute6,
     /// An IPv6 multicast group.
@@ -88,7 +86,7 @@ impl Ip {
     /// Whether it is valid on one link only.
     #[must_use]
     pub const fn is_of_link(self) -> bool {
-        matches!(self, Ip::Link6 | Ip::NoLink6 | Ip::WrongLink6 | Ip::LinkGroup6(_))
+        matches!(self, Ip::Link6 | Ip::NoLink6 | Ip::LinkGroup6(_))
     }
 
     fn resolve(self) -> IpAddr {
@@ -110,7 +108,7 @@ impl Ip {
             Ip::Any6 => Ipv6Addr::UNSPECIFIED.into(),
             Ip::Loopback6 => Ipv6Addr::LOCALHOST.into(),
             Ip::Mapped => Ipv4Addr::new(10, 99, 0, 2).to_ipv6_mapped().into(),
-            Ip::Link6 | Ip::NoLink6 | Ip::WrongLink6 => LINK_LOCAL.into(),
+            Ip::Link6 | Ip::NoLink6 => LINK_LOCAL.into(),
             Ip::NoRoute6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
             Ip::Group6(number) => Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, u16::from(number)).into(),
             Ip::LinkGroup6(number) => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, u16::from(number)).into(),
@@ -143,7 +141,6 @@ impl Endpoint {
         let port = if self.1 == 0 { 0 } else { numbers.port + u16::from(self.1) };
         match self.0.resolve() {
             IpAddr::V6(ip) if self.0 == Ip::Link6 => SocketAddrV6::new(ip, port, 0, numbers.link).into(),
-            IpAddr::V6(ip) if self.0 == Ip::WrongLink6 => SocketAddrV6::new(ip, port, 0, 1).into(),
             ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => SocketAddr::new(ip, port),
         }
     }

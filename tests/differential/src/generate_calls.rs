@@ -72,58 +72,58 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Makes a listener, mostly, or several ids on one port, and ids that may connect to it.
+    /// Makes a listener, mostly, and ids that may connect to it.
     fn listener(&mut self) {
         let space = if self.input.once_in(4) { PortSpace::Udp } else { PortSpace::Tcp };
-        let port = 1 + self.input.below(3) as u8;
+        self.create(SideName::B, space);
+        if self.input.below(10) > 0 {
+            let id = self.beliefs.side(SideName::B).last_made();
+            let ip = match self.input.below(40) {
+                0..28 => Ip::OfB,
+                28 => Ip::OfOther,
+                29..36 => Ip::Any,
+                36..39 => Ip::OfB6,
+                39 if self.input.below(2) == 0 => Ip::Any6,
+                _ => Ip::Link6,
+            };
+            let port = 1 + self.input.below(3) as u8;
+            self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
+            self.listen(SideName::B, id);
+        }
+        let clients = self.input.pick(&[0, 1, 1, 1, 1, 2, 2, 2, 2]).unwrap_or_default();
         // A port of TCP has other rules.
         if self.network == Network::Roce && self.input.once_in(4) {
-            for _ in 0..2 + self.input.below(2) {
-                self.create(SideName::B, space);
-                let id = self.beliefs.side(SideName::B).last_made();
-                self.share(id);
-                let ip = self.input.pick(&[Ip::OfB, Ip::OfB, Ip::Any, Ip::Any6, Ip::Any6, Ip::OfB6]).unwrap_or(Ip::Any);
-                self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
-                self.share(id);
-                if self.input.below(3) < 2 {
-                    self.listen(SideName::B, id);
-                }
-            }
-        } else {
-            self.create(SideName::B, space);
-            if self.input.below(10) > 0 {
-                let id = self.beliefs.side(SideName::B).last_made();
-                let ip = match self.input.below(40) {
-                    0..28 => Ip::OfB,
-                    28 => Ip::OfOther,
-                    29..36 => Ip::Any,
-                    36..39 => Ip::OfB6,
-                    39 if self.input.below(2) == 0 => Ip::Any6,
-                    _ => Ip::Link6,
-                };
-                self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, port))));
-                self.listen(SideName::B, id);
-            }
+            self.rivals(space);
         }
-        for _ in 0..self.input.pick(&[0, 1, 1, 1, 1, 2, 2, 2, 2]).unwrap_or_default() {
+        for _ in 0..clients {
             let space = if self.input.once_in(12) { PortSpace::Udp } else { space };
             self.create(SideName::A, space);
         }
     }
 
-    /// Sets the options by which ids share a port, or not.
-    fn share(&mut self, id: Slot) {
-        for _ in 0..self.input.below(3) {
-            let option = self.sharing();
-            self.put(SideName::B, Action::On(id, IdCall::SetOption(option)));
+    /// Makes ids that share a port, or want to, of which some listen.
+    fn rivals(&mut self, space: PortSpace) {
+        for _ in 0..2 + self.input.below(2) {
+            self.create(SideName::B, space);
+            let id = self.beliefs.side(SideName::B).last_made();
+            self.share(id);
+            let ip = self.input.pick(&[Ip::OfB, Ip::OfB, Ip::Any, Ip::Any6, Ip::Any6, Ip::OfB6]).unwrap_or(Ip::OfB);
+            self.put(SideName::B, Action::On(id, IdCall::Bind(Endpoint(ip, 4))));
+            self.share(id);
+            if self.input.below(3) < 2 {
+                self.listen(SideName::B, id);
+            }
         }
     }
 
-    fn sharing(&mut self) -> CmOption {
-        if self.input.once_in(2) {
-            CmOption::ReuseAddr(self.input.below(3) > 0)
-        } else {
-            CmOption::AfOnly(self.input.once_in(2))
+    /// Sets options for the sharing of a port.
+    fn share(&mut self, id: Slot) {
+        for _ in 0..self.input.below(3) {
+            let option = match self.input.below(4) {
+                value @ 0..2 => CmOption::ReuseAddr(value == 0),
+                value => CmOption::AfOnly(value == 2),
+            };
+            self.put(SideName::B, Action::On(id, IdCall::SetOption(option)));
         }
     }
 
@@ -231,9 +231,8 @@ impl Maker<'_> {
     fn endpoint(&mut self) -> Endpoint {
         let port = self.input.below(5) as u8;
         let ip = match self.input.below(80) {
-            0..22 => Ip::OfB,
-            22 => Ip::ThisNetwork,
-            23 => Ip::WrongLink6,
+            0..23 => Ip::OfB,
+            23 => Ip::ThisNetwork,
             24..42 => Ip::OfA,
             42..48 => Ip::Any,
             48..52 => Ip::Loopback,
@@ -342,10 +341,10 @@ impl Maker<'_> {
                 IdCall::AttachHugeQp
             }
             Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp => IdCall::AttachQp,
-            Phase::Resolved | Phase::Routed | Phase::Requested if self.input.once_in(40) => IdCall::SetEce(7),
-            Phase::Resolved | Phase::Routed | Phase::Requested if !udp && self.input.once_in(15) => {
-                IdCall::SetOption(self.ack_timeout(believed.phase))
-            }
+            Phase::Resolved | Phase::Routed | Phase::Requested if self.input.once_in(40) => match self.input.below(2) {
+                1 if !udp => IdCall::SetOption(self.ack_timeout(believed.phase)),
+                _ => IdCall::SetEce(7),
+            },
             Phase::Resolved => IdCall::ResolveRoute,
             Phase::Routed if believed.sought_nobody => return None,
             Phase::Routed => IdCall::Connect(self.offer(if udp { 180 } else { 56 })),
@@ -424,7 +423,8 @@ impl Maker<'_> {
     fn option(&mut self, phase: Phase) -> CmOption {
         match self.input.below(8) {
             0 => CmOption::Tos(self.input.any()),
-            1..6 => self.sharing(),
+            1..4 => CmOption::ReuseAddr(self.input.below(3) > 0),
+            4..6 => CmOption::AfOnly(self.input.once_in(2)),
             _ => self.ack_timeout(phase),
         }
     }
@@ -432,7 +432,7 @@ impl Maker<'_> {
     /// An ACK timeout. Before the route it changes the time wait, which is then the default one of 6.12, or longer than
     /// every program.
     fn ack_timeout(&mut self, phase: Phase) -> CmOption {
-        let any: &[u8] = match phase {
+        let values: &[u8] = match phase {
             Phase::Routed | Phase::Requested | Phase::Answered => &[0, 1, 14, 17, 31],
             Phase::Idle
             | Phase::Bound
@@ -444,6 +444,6 @@ impl Maker<'_> {
             | Phase::Down
             | Phase::Over => &[0, 16, 17, 22],
         };
-        CmOption::AckTimeout(self.input.pick(any).unwrap_or_default())
+        CmOption::AckTimeout(self.input.pick(values).unwrap_or_default())
     }
 }
