@@ -17,6 +17,9 @@ use crate::tools::{DENY, HACK, LLVM_COV, SEMVER, add_target, succeeds};
 const PROTO_DEPENDENCIES: &[&str] = &[
     "cmid-proto",
     "bitflags",
+    "serde",
+    "serde_core",
+    "serde_derive",
     "static_assertions",
     "thiserror",
     "thiserror-impl",
@@ -68,7 +71,7 @@ pub(crate) fn advisories(context: &mut Context) -> Result<()> {
 
 /// Checks that the core depends on nothing that does I/O.
 pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
-    let strangers: Vec<_> = dependencies(context, "cmid-proto")?
+    let strangers: Vec<_> = dependencies(context, &["cmid-proto", "--all-features"])?
         .into_iter()
         .filter(|name| !PROTO_DEPENDENCIES.contains(&name.as_str()))
         .collect();
@@ -101,9 +104,10 @@ pub(crate) fn interface(context: &mut Context) -> Result<()> {
     SEMVER.run(context, &arguments.collect::<Vec<_>>())
 }
 
-/// The names of all packages that a package is linked with, itself included.
-pub(crate) fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
-    let tree = context.cargo_output(&["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
+/// The names of all packages that a package is linked with, itself included. `package` is its name and options.
+pub(crate) fn dependencies(context: &Context, package: &[&str]) -> Result<BTreeSet<String>> {
+    let words = ["tree", "-e", "normal", "--prefix", "none", "--format", "{p}", "-p"];
+    let tree = context.cargo_output(&[&words, package].concat())?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 

@@ -21,7 +21,17 @@ const SHARDS: u32 = 16;
 const SCORE: usize = 975;
 
 /// The inputs of the verdicts.
-const INPUTS: [&str; 6] = [".cargo/mutants.toml", "proto", "tests/model", "fuzz/corpus", "Cargo.toml", "Cargo.lock"];
+const INPUTS: [&str; 9] = [
+    ".cargo/mutants.toml",
+    "proto",
+    "sim",
+    "verbs",
+    "programs/nvme",
+    "tests/model",
+    "fuzz/corpus",
+    "Cargo.toml",
+    "Cargo.lock",
+];
 
 /// The exit statuses of cargo-mutants after a complete run: all mutants caught, some missed, some timed out.
 const JUDGED: [i32; 3] = [0, 2, 3];

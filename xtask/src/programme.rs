@@ -67,6 +67,9 @@ macro_rules! random_on_siw {
 
 const DATA_ON_SIW: &[&str] = random_on_siw!(" --data", "--data");
 
+/// The steps that build what later steps run.
+pub(crate) const BUILDS: [&str; 2] = ["build for the VM", "the programs of the comparison with C"];
+
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = Cargo(
     "build --release --lib --bins -p cmid-check -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
@@ -166,9 +169,9 @@ const STEPS: &[Step] = &[
     step("packages for rdma-sys", 1, Alone(host::prepare)),
     // Two at a time. A build waits for another one in the same folder, so the profiles alternate. The VMs need their programs.
     step("clippy", 150, Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
-    step("the programs of the comparison with C", 150, Beside(versus::prepare)),
+    step(BUILDS[1], 150, Beside(versus::prepare)),
     step("each feature by itself", 90, Beside(checks::features)),
-    step("build for the VM", 400, BUILD_FOR_GUEST),
+    step(BUILDS[0], 400, BUILD_FOR_GUEST),
     // Three at a time. The longest come first.
     step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh pairs+handshake"]))),
     step("the device under AddressSanitizer", 150, Work::Vm(sanitize::device(ANY, Librdmacm))),
@@ -225,7 +228,7 @@ const STEPS: &[Step] = &[
 #[rustfmt::skip]
 const SLOW: &[Step] = &[
     step("packages for rdma-sys", 1, Alone(host::prepare)),
-    step("build for the VM", 400, BUILD_FOR_GUEST),
+    step(BUILDS[0], 400, BUILD_FOR_GUEST),
     step("slow conformance on soft-RoCE, 6.1", 1300, vm(V6_1, Librdmacm, 1500, conformance!("slow"))),
     step("slow conformance on soft-RoCE, 6.12", 1300, vm(V6_12, Librdmacm, 1500, conformance!("slow"))),
     step("slow conformance of the kernel backend, 6.1", 1300, vm(V6_1, Own, 1500, conformance!("slow"))),

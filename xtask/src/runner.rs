@@ -16,6 +16,7 @@ use cmid_softroce::Kernel;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::context::Context;
+use crate::programme::BUILDS;
 use crate::step::{Lane, OutOfReach, Outcome, Step, Work};
 use crate::{host, needs};
 
@@ -36,7 +37,8 @@ pub(crate) struct Selection {
     /// Begin with this step. What those before it have built is used
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
-    /// Continue the last run: leave out the steps that have passed in it, or that it has left out by --from
+    /// Continue the last run with this kernel: leave out the steps that have passed in it, or that it has left out by
+    /// --from, but not the builds for the VM
     #[arg(long, conflicts_with = "from")]
     resume: bool,
     /// Only print the steps, with their times and commands
@@ -47,7 +49,8 @@ pub(crate) struct Selection {
 impl Selection {
     /// Why a step is left out: an option.
     fn left_out(&self, steps: &[Step], index: usize, first: usize, passed: &str) -> Option<&'static str> {
-        let is_passed = self.resume && passed.lines().any(|name| name == steps[index].name);
+        let name = steps[index].name;
+        let is_passed = self.resume && !BUILDS.contains(&name) && passed.lines().any(|passed| passed == name);
         let reasons = [
             (self.no_vm && steps[index].work.needs_vm(), "--no-vm"),
             (index < first, "--from"),
@@ -124,9 +127,9 @@ fn position(programme: Programme, name: &str) -> Result<usize> {
     position.with_context(|| format!("no step is called \"{name}\""))
 }
 
-/// The file with the names of the steps that have passed since the programme was begun.
+/// The file with the names of the steps that have passed since the programme was begun with this kernel.
 fn passed(context: &Context, programme: Programme) -> PathBuf {
-    context.target().join(format!("passed{}", programme.option.unwrap_or_default()))
+    context.target().join(format!("passed{}-{}", programme.option.unwrap_or_default(), context.kernel.series()))
 }
 
 fn kernels(context: &Context, programme: Programme, needs_vm: bool) -> &[Kernel] {
@@ -312,6 +315,15 @@ mod tests {
         assert_eq!(of(&Selection { no_vm: true, from: Some("b".into()), ..all }), [true, true, false]);
         let resumed = Selection { no_vm: false, from: None, resume: true, plan: false };
         assert_eq!(of(&resumed), [true, false, false]);
+        // The sources may have changed since then.
+        let build = Step { name: BUILDS[0], seconds: 1, work: Work::Cargo("build") };
+        assert_eq!(resumed.left_out(&[build], 0, 0, BUILDS[0]), None);
+    }
+
+    #[test]
+    fn a_run_with_another_kernel_is_not_continued() {
+        let of = |kernel| passed(&Context::new(kernel).unwrap(), Programme { steps: &STEPS, option: None });
+        assert_ne!(of(Kernel::V6_1), of(Kernel::V6_12));
     }
 
     /// Steps that run alone (a), on the host (h) and in a VM (v).

@@ -12,7 +12,7 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Builds it for musl, without headers of rdma-core, and checks that it loads no library.
 pub(crate) fn build(context: &Context) -> Result<()> {
-    ensure!(!dependencies(context, PROGRAM)?.contains("rdma-sys"), "{PROGRAM} depends on rdma-sys");
+    ensure!(!dependencies(context, &[PROGRAM])?.contains("rdma-sys"), "{PROGRAM} depends on rdma-sys");
     add_target(context, TARGET)?;
     without_pkg_config(context, &["build", "--release", "--package", PROGRAM, "--target", TARGET])?;
     let program = context.target().join(TARGET).join("release").join(PROGRAM);
