@@ -42,7 +42,8 @@ diff "$temporary"/native "$temporary"/shown
 echo "the chart grows"
 charted shown show 5000 "$page#seed=7&speed=20&faults=$faults"
 lines=$(wc -l <"$temporary"/shown)
-[ "$lines" -gt 100 ] && [ "$lines" -lt 300 ]
+[ "$lines" -gt 100 ]
+[ "$lines" -lt 300 ]
 head -n "$lines" "$temporary"/native | diff - "$temporary"/shown
 
 echo "a click crashes the server, and the page says how to repeat it"

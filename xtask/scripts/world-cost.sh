@@ -23,6 +23,8 @@ count() {
 
 seeds=$(built replog seeds)
 world=$(($(CMID_SEED=0..10 count "$seeds" --exact three_replicas_keep_their_promises) / 10))
+# No test of that name would cost little.
+grep " 1 passed" "$results/said"
 echo "a world of replog takes $world instructions; the limit is $limit"
 [ $world -le $limit ]
 

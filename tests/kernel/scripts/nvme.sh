@@ -1,5 +1,12 @@
 # cmid-nvme ($ours) and the kernel's target; then Python's nvmeof (of the folder $modules, with the program $peer), and nvme-cli with the
 # kernel's own initiator beside it. What was written is compared with what the backing device has.
+
+# read_back ARGUMENT...: reads to /tmp/back, which may have the expected bytes already.
+read_back() {
+    rm -f /tmp/back
+    initiator read "$@" --data /tmp/back
+}
+
 start_target
 dd if=/dev/urandom of=/tmp/data bs=1M count=4 2>/dev/null
 
@@ -33,7 +40,7 @@ dd if=/tmp/data of=/tmp/short bs=512 count=3 2>/dev/null
 initiator write --start-block 20001 --data /tmp/short || fail "a short write"
 dd if=/dev/ram0 of=/tmp/back bs=512 skip=20001 count=3 2>/dev/null
 cmp /tmp/short /tmp/back || fail "a short write has written other bytes"
-initiator read --start-block 1 --data-size 2000384 -i 2 --data /tmp/back || fail "read"
+read_back --start-block 1 --data-size 2000384 -i 2 || fail "read"
 tail -c +513 /tmp/data | head -c 2000384 | cmp - /tmp/back || fail "other bytes were read"
 initiator flush || fail "flush"
 echo "written, read and flushed"
@@ -46,7 +53,7 @@ echo 1 >$config/subsystems/$nqn/namespaces/2/enable
 initiator write --namespace-id 2 -i 2 --start-block 8 --data /tmp/data || fail "write to null_blk"
 dd if=/dev/nullb0 of=/tmp/back bs=4096 skip=1 count=1024 iflag=direct 2>/dev/null
 cmp /tmp/data /tmp/back || fail "null_blk has other bytes"
-initiator read --namespace-id 2 --start-block 8 --data-size 4194304 --data /tmp/back || fail "read of null_blk"
+read_back --namespace-id 2 --start-block 8 --data-size 4194304 || fail "read of null_blk"
 cmp /tmp/data /tmp/back || fail "other bytes were read of null_blk"
 echo 0 >$config/subsystems/$nqn/namespaces/2/enable
 rmdir $config/subsystems/$nqn/namespaces/2
@@ -59,7 +66,7 @@ grep -F "4 of them on other reactors" /tmp/errors || fail "the queues are not on
 # Not from the page cache, which reads ahead.
 dd if=/dev/ram0 of=/tmp/back bs=1M skip=4 count=4 iflag=direct 2>/dev/null
 cmp /tmp/other /tmp/back || fail "the reactors have written other bytes"
-initiator read -i 3 --reactors 3 --start-block 8192 --data-size 4194304 --data /tmp/back || fail "read on reactors"
+read_back -i 3 --reactors 3 --start-block 8192 --data-size 4194304 || fail "read on reactors"
 cmp /tmp/other /tmp/back || fail "the reactors have read other bytes"
 
 refused "invalid parameters: is the NQN right?" timeout 60 "$ours" id-ctrl -a $target -n nqn.2014-08.org.cmid:none
@@ -77,7 +84,7 @@ refused "an NQN has 1 to 223 bytes, and not 224" timeout 60 "$ours" id-ctrl -a $
 for command in discover "id-ctrl -n $nqn" "id-ns -n $nqn" "read -n $nqn --data-size 1048576" "bench -n $nqn --seconds 1"; do
     refused "standard output: No space left on device" sh -c "exec timeout 60 $ours $command -a $target >/dev/full"
 done
-timeout 60 "$ours" read -a $target -n $nqn --data-size 1048576 --data /tmp/back 2>/dev/full || fail "standard error is full"
+read_back --data-size 1048576 2>/dev/full || fail "standard error is full"
 cmp /tmp/data /tmp/back -n 1048576 || fail "other bytes were read"
 refused "10.99.0.1:4421" timeout 60 "$ours" id-ctrl -a $target -s 4421 -n $nqn
 
@@ -87,7 +94,7 @@ python_peer read 8192 /tmp/back 1048576
 head -c 1048576 /tmp/other | cmp - /tmp/back || fail "Python does not read a write"
 head -c 500224 /dev/urandom >/tmp/part
 python_peer write 30001 /tmp/part
-initiator read --start-block 30001 --data-size 500224 --data /tmp/back || fail "read"
+read_back --start-block 30001 --data-size 500224 || fail "read"
 cmp /tmp/part /tmp/back || fail "Python's write is not read"
 echo "Python's initiator and this one see each other's writes"
 
@@ -106,7 +113,7 @@ done
 wait $kernel || fail "the kernel's writes"
 head -c 1048576 /tmp/data >/tmp/part
 for number in 1 8; do
-    initiator read --start-block $((128 * (64 + 16 * number))) --data-size 1048576 --data /tmp/back || fail "read"
+    read_back --start-block $((128 * (64 + 16 * number))) --data-size 1048576 || fail "read"
     cmp /tmp/part /tmp/back || fail "the kernel's write is not read"
 done
 for number in 1 4; do
@@ -122,7 +129,7 @@ nvme id-ns /dev/nvme0n1 >/tmp/output || fail "nvme id-ns"
 grep -qi "^nsze *: 0x10000\$" /tmp/output || fail "nvme-cli has another namespace"
 head -c 4096 /dev/urandom >/tmp/part
 nvme write /dev/nvme0n1 -s 40000 -c 7 -z 4096 -d /tmp/part >/dev/null 2>/tmp/errors || fail "nvme write"
-initiator read --start-block 40000 --data-size 4096 --data /tmp/back || fail "read"
+read_back --start-block 40000 --data-size 4096 || fail "read"
 cmp /tmp/part /tmp/back || fail "the write of nvme-cli is not read"
 head -c 4096 /dev/urandom >/tmp/part
 initiator write --start-block 40008 --data /tmp/part || fail "write"

@@ -3,8 +3,11 @@
 venue=10.97.0.1
 if [ "$CMID_MACHINE" = 1 ]; then
     "$ours" feed --listen $venue:7300 --rate 50 --seconds 80 >/tmp/feed 2>&1 &
+    feed=$!
     "$ours" exchange --listen $venue:7400 --seconds 80 >/tmp/exchange 2>&1 &
-    wait
+    exchange=$!
+    wait $feed || { cat /tmp/feed; exit 1; }
+    wait $exchange || { cat /tmp/exchange; exit 1; }
     tail -n 1 /tmp/feed
     tail -n 1 /tmp/exchange
     grep -q "^[1-9][0-9]* orders accepted, 0 refused" /tmp/exchange
