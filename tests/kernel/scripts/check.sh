@@ -1,5 +1,5 @@
-# cmid-check ($ours) between two machines: machine 1 serves, machine 2 is the client and writes its report to $report.
-# TCP makes the order: machine 1 listens for it once it serves, and machine 2 calls it at the end.
+# cmid-check ($ours) in one machine, or between two: machine 1 serves, machine 2 is the client. The report goes to $report, and has
+# the outcomes of $recorded. TCP makes the order: machine 1 listens for it once it serves, and machine 2 calls it at the end.
 server=10.97.0.1
 port=7310
 listen() { busybox nc -l -p "$1" </dev/null; }
@@ -13,7 +13,17 @@ visit() {
     done
 }
 
-if [ "$CMID_MACHINE" = 1 ]; then
+# checked ARGUMENT...
+checked() {
+    "$ours" --backend "$CMID_BACKEND" --verbose --json "$report" "$@" || return
+    # With the name of the behaviour.
+    grep -B 1 '"outcome"' "$recorded" >/tmp/recorded
+    grep -B 1 '"outcome"' "$report" | diff /tmp/recorded -
+}
+
+if [ -z "$CMID_MACHINE" ]; then
+    checked --address 10.99.0.1 --connections 50
+elif [ "$CMID_MACHINE" = 1 ]; then
     "$ours" --serve --address $server --backend "$CMID_BACKEND" &
     serving=$!
     tries=0
@@ -28,7 +38,7 @@ if [ "$CMID_MACHINE" = 1 ]; then
     kill $serving
 else
     visit $port || exit 1
-    "$ours" --peer $server --address "10.97.0.$CMID_MACHINE" --backend "$CMID_BACKEND" --verbose --json "$report"
+    checked --peer $server --address "10.97.0.$CMID_MACHINE"
     status=$?
     visit $((port + 1))
     exit $status
