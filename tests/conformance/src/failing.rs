@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cmid_harness::{Check, Devices, Disturbance, DriveOf, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
+use cmid_harness::{Check, Devices, Disturbance, DriveOf, Driver, Env, Make, Net, OnEpoll, Rereg, SimEnv, TestDevice};
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{
     Acks, Call, ChannelKey, Device, DeviceLayer, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace, RawEvent,
@@ -385,5 +385,10 @@ impl<S: Make<Failing<SimDevice>>> Env for FailingEnv<S> {
 
     fn disturb(&self, what: Disturbance) -> Check {
         self.hosts.disturb(what)
+    }
+
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
+        let (hosts, plan) = (self.hosts.with_rereg(rereg)?, Arc::clone(&self.plan));
+        Some(FailingEnv { hosts, plan, driver: PhantomData })
     }
 }

@@ -93,7 +93,9 @@ impl Set {
             scenarios_on::<L>(env.transport()).into_iter().filter(|scenario| self.plan.wants(&scenario.entry))
         {
             let apart = self.plan.runs_apart(&scenario.entry);
-            let here = scenario.fits(&env) || self.plan.shim_for(&scenario.entry).is_some();
+            // Alone it was asked for: it may not be ignored, which would look like success.
+            let is_asked = self.plan.alone.is_some() || self.plan.shim_for(&scenario.entry).is_some();
+            let here = is_asked || scenario.fits(&env);
             let trial = self.trial(driver, &env, scenario, apart).with_ignored_flag(!here);
             if apart { &mut self.first } else { &mut self.then }.push(trial);
         }
