@@ -99,7 +99,7 @@ pub trait Device {
 #[cfg(feature = "std")]
 pub trait Pollable: Device {
     /// Returns the channel's descriptor: readable while the channel has an event. `None` for an unknown channel. Only
-    /// for poll(2) and the like: what is written to it is a command to the kernel, past the device (hazard P106). Only
+    /// for poll(2) and the like: what is written to it is a command to the kernel, past the device (hazard P103). Only
     /// on Unix: WebAssembly, on which the simulator runs, has none to wait for.
     #[cfg(unix)]
     fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
