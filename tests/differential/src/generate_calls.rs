@@ -79,8 +79,8 @@ impl Maker<'_> {
         if self.input.below(10) > 0 {
             let id = self.beliefs.side(SideName::B).last_made();
             let ip = match self.input.below(40) {
-                0..28 => Ip::OfB,
-                28 => Ip::OfOther,
+                0 => Ip::OfOther,
+                1..29 => Ip::OfB,
                 29..36 => Ip::Any,
                 36..39 => Ip::OfB6,
                 39 if self.input.below(2) == 0 => Ip::Any6,
