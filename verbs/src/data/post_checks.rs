@@ -41,7 +41,6 @@ impl Poster {
     /// Refuses an atomic operation that is not on 8 aligned bytes. Libraries do not check it: libhns takes the operands
     /// of a longer one for addresses (`set_atomic_seg`), and soft-RoCE's extended calls check nothing. At a device
     /// without atomic operations libmlx5 does not ring for the requests of a list before one (`_mlx5_post_send`).
-    #[inline]
     fn check_atomic(&self, op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
         let (SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. }) = op else { return Ok(()) };
         if len != 8 || remote.addr & 7 != 0 {
