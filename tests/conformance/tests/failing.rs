@@ -60,10 +60,11 @@ fn run(name: &'static str, nth: Option<usize>, choice: usize) -> Result<Run, Str
     let on_thread = Arc::clone(&env);
     std::thread::spawn(move || {
         let found = scenarios::<Here>().into_iter().find(|scenario| scenario.entry.name == name);
-        let ended = catch_unwind(AssertUnwindSafe(|| match &found {
-            // The result of the scenario is ignored here.
-            Some(scenario) => drop(scenario.run(&on_thread)),
-            None => {}
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(scenario) = &found {
+                // The result of the scenario is ignored here.
+                drop(scenario.run(&on_thread));
+            }
         }));
         let _nobody_waits_any_more = done.send(ended.is_ok());
     });
