@@ -145,7 +145,6 @@ extern crate self as cmid_verbs;
 #[cfg(feature = "rdma-core")]
 mod accounting;
 #[cfg(feature = "rdma-core")]
-#[cfg(feature = "rdma-core")]
 #[cfg_attr(feature = "rdma-sys", path = "linked.rs")]
 mod bindings;
 mod contents;
@@ -177,7 +176,6 @@ mod tables;
 #[cfg(feature = "rdma-core")]
 mod verbs;
 
-#[cfg(feature = "rdma-core")]
 pub use cmid_proto as proto;
 #[cfg(feature = "rdma-core")]
 pub use cmid_proto::datapath::{

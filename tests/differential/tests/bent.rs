@@ -13,7 +13,8 @@ use cmid_differential::program::{Action, CHILDREN, IdCall, Level, Network, Offer
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, PortSpace, RawEvent,
+    Call, ChannelKey, CmEvent, CmOption, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, PortSpace,
+    RawEvent,
 };
 use cmid_sim::{Flavour, SimDevice};
 use rustix::event::{EventfdFlags, eventfd};
@@ -309,6 +310,15 @@ fn programs_go_to_the_borders() {
     let reached = |wanted: fn(&Action) -> bool| steps.iter().any(wanted);
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::LinkGroup6(_), _))))));
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::OfOther, _))))));
+    assert!(reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::ThisNetwork, _))))));
+    assert!(
+        reached(|step| matches!(step, Action::On(_, IdCall::Bind(Endpoint(Ip::Any6, 4))))),
+        "ids that share a port"
+    );
+    assert!(
+        reached(|step| matches!(step, Action::On(_, IdCall::SetOption(CmOption::AckTimeout(31))))),
+        "after the route"
+    );
     assert!(reached(|step| matches!(step, Action::Create { space: PortSpace::Ipoib, .. })));
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::AttachHugeQp))));
     assert!(reached(|step| matches!(step, Action::On(_, IdCall::Join { group: 4.., .. }))));

@@ -81,6 +81,7 @@ const CHECKS: &[(&str, fn())] = &[
     ("pinned memory that is dropped", pins::dropped),
     ("pinned memory that is dropped, with several threads", pins::threads),
     ("a QP that is destroyed after its last completion", pins::left_behind),
+    ("atomic operations of a device that has none", pins::no_atomics),
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("a block that this side takes back from a window", windows::recalled),
     ("a window behind memory whose owner panics", windows::behind_a_panic),

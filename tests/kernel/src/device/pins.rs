@@ -1,17 +1,18 @@
 //! Work in flight pins its memory.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cmid_proto::datapath::{Attaching, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
-use cmid_proto::{Call, Errno, ErrorWith};
+use cmid_proto::{Call, Errno, ErrorWith, Transport};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
-use rdma_sys::{ibv_context, ibv_device_attr};
+use rdma_sys::{ibv_atomic_cap, ibv_context, ibv_device_attr};
 
 use crate::data::{polled, register, success, why};
 use crate::env::Pair;
 use crate::memory::{PAGE, kernel_mrs};
+use crate::refused_posts::is_iwarp;
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 
@@ -175,6 +176,9 @@ fn dropped_and(polls: bool) {
 /// The `vendor_id` that devices report instead of their own, if it is not 0.
 static VENDOR: AtomicU32 = AtomicU32::new(0);
 
+/// Whether devices report that they have no atomic operations.
+static HIDES_ATOMICS: AtomicBool = AtomicBool::new(false);
+
 type QueryDevice = unsafe extern "C" fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
 
 /// Takes precedence over the library's function, as in removal.rs.
@@ -192,6 +196,9 @@ unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_
         match VENDOR.load(Ordering::SeqCst) {
             vendor if failed == 0 && vendor != 0 => (*attr).vendor_id = vendor,
             _ => {}
+        }
+        if failed == 0 && HIDES_ATOMICS.load(Ordering::SeqCst) {
+            (*attr).atomic_cap = ibv_atomic_cap::IBV_ATOMIC_NONE;
         }
         failed
     }
@@ -219,6 +226,21 @@ pub(crate) fn left_behind() {
     free(memory);
     assert_eq!((s.pd.users(), s.cq.room().reserved(), s.cq.poll_one()), (0, 0, Ok(None)));
     assert_eq!(s.pd.dealloc(), Ok(()), "the kernel has no QP of it either");
+}
+
+/// An atomic operation is refused at a device that has none (hazard P104).
+pub(crate) fn no_atomics() {
+    HIDES_ATOMICS.store(true, Ordering::SeqCst);
+    let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();
+    HIDES_ATOMICS.store(false, Ordering::SeqCst);
+    let (memory, remote) = (register(&c, 0, Access::LOCAL_WRITE), Remote { addr: 0, rkey: 0 });
+    let reason =
+        if is_iwarp(&mut server, &s) { PostReason::NotOfTransport(Transport::Iwarp) } else { PostReason::NoAtomics };
+    let to = memory.sge(0..8);
+    for wr in [SendWr::fetch_add(1, to, remote, 1), SendWr::compare_swap(2, to, remote, 0, 1)] {
+        assert_eq!(why(c.qp.post_send(wr)), Err(reason));
+    }
+    free(memory);
 }
 
 /// One thread posts work and drops its memory at once, one polls, one registers and deregisters other memory, which
