@@ -80,13 +80,6 @@ struct Shape {
 }
 
 impl<C: Provider> WorkQueues<C> {
-    /// Takes the queues out, with their reservations. What is left is not used again.
-    pub(crate) fn take(&mut self) -> Self {
-        let (send_cq, recv_cq) = (Arc::clone(&self.send_cq), Arc::clone(&self.recv_cq));
-        let (send, recv) = (core::mem::take(&mut self.send), core::mem::take(&mut self.recv));
-        WorkQueues { send_cq, recv_cq, caps: self.caps, send, recv }
-    }
-
     /// The capacities as requested.
     pub(crate) fn caps(&self) -> &Caps {
         &self.caps

@@ -21,7 +21,6 @@ mod create_reasons;
 mod device_attrs;
 mod devices;
 mod late_writers;
-mod left_qp;
 mod mr;
 mod mw;
 mod nic;

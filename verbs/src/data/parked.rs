@@ -1,23 +1,23 @@
-//! Registrations, memory windows and QPs without an owner that could not be ended yet: work in flight names them, a
-//! window is bound to a registration, `ibv_dereg_mr` failed, or completions of a QP are to be polled first.
+//! Registrations and memory windows without an owner that could not be ended yet: work in flight names them, a window is
+//! bound to a registration, or `ibv_dereg_mr` failed.
 //!
 //! Their PD keeps them, and they keep the PD. This cycle of references ends with the last of them. A QP or window that
-//! blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed; so does a QP that executes
-//! no more requests, for the windows. So a registration remains in the cycle only if the device refuses its
-//! deregistration, or its QP stays. The PD could not be deallocated then either, and
-//! [`ProtectionDomain::users`](cmid_proto::datapath::ProtectionDomain::users) equals the count of the kernel.
+//! blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed; so does a QP that executes no more
+//! requests, for the windows. So a registration remains in the cycle only if the device refuses its deregistration. The PD could
+//! not be deallocated then either, and [`ProtectionDomain::users`](cmid_proto::datapath::ProtectionDomain::users) equals the
+//! count of the kernel.
 
 use std::vec;
 
 use parking_lot::Mutex;
 
-/// A registration, a window or a QP without an owner.
+/// A registration or a window without an owner.
 pub(crate) trait TryEnd {
-    /// Deregisters, deallocates or destroys it. Returns false if that cannot be done now, but perhaps later.
+    /// Deregisters or deallocates it. Returns false if that cannot be done now, but perhaps later.
     fn try_end(&mut self) -> bool;
 }
 
-/// The registrations, windows and QPs without an owner of one PD.
+/// The registrations and windows without an owner of one PD.
 pub(crate) struct Parked<R: ?Sized>(Mutex<DeferredDeregistrations<R>>);
 
 struct DeferredDeregistrations<R: ?Sized> {
@@ -31,7 +31,7 @@ impl<R: TryEnd + ?Sized> Parked<R> {
         Parked(Mutex::new(DeferredDeregistrations { waiting: Vec::new(), released: 0 }))
     }
 
-    /// Ends a registration, a window or a QP, or keeps it until that is possible.
+    /// Ends a registration or a window, or keeps it until that is possible.
     ///
     /// Each is retried after its last user is gone. A user is destroyed first, then calls
     /// [`Parked::released`]. If that call finds it here, it retries. If it came earlier, the changed

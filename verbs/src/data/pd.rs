@@ -153,7 +153,7 @@ impl PdInner {
         self.late_writers.as_ref()
     }
 
-    /// Registrations, windows and QPs without an owner.
+    /// Registrations and windows without an owner.
     pub(crate) fn parked(&self) -> &Parked<dyn TryEnd + Send> {
         &self.parked
     }

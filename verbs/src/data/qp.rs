@@ -15,7 +15,6 @@ use crate::accounting::work_queue::WorkQueues;
 use crate::data::Piece;
 use crate::data::blocks::QpBlocks;
 use crate::data::cq::CqInner;
-use crate::data::left_qp::LeftQp;
 use crate::data::pd::PdUse;
 use crate::data::post_checks::DatagramLimit;
 use crate::data::poster::Poster;
@@ -35,9 +34,8 @@ use crate::sign::signed;
 /// The QP is destroyed when it is detached from its id and the handle is dropped. That also deregisters each
 /// [`Mr`](crate::Mr) that was dropped while this QP pinned it, which may block for the duration of `ibv_dereg_mr`. Work
 /// in flight pins its memory until the CQs are polled empty after the destruction. On devices of QLogic (qedr) and
-/// Chelsio a QP with completions that were not polled stays in the error state: polls return them, and after the last
-/// one the next drop of a QP or request to the PD destroys it. If one never comes, as that of an unsignaled request at
-/// the end of its queue, it stays until the process ends: [drain] the QP first.
+/// Chelsio it stays until the context is closed, in the error state, if completions of it were not polled: [drain] it
+/// first.
 ///
 /// A post checks that each MR is of the PD of the QP, that each range is inside its MR, and that the MR has the access
 /// that the request needs. The device checks the rest.
@@ -226,13 +224,34 @@ impl Drop for QpInner {
         if *self.has_windows.get_mut() {
             self.end_windows();
         }
+        self.srq.iter().for_each(SrqUse::leaves);
+        // SAFETY: made by `QpInner::create` and destroyed only here. No id points at it: an `Id` with a QP holds it,
+        // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call
+        // waits at most until another thread has acked an asynchronous event. If the kernel refuses, the QP is leaked,
+        // and with it the memory that its work requests name.
+        let destroy = || errno::of_call(|| unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
-        if !pd.vendor().destroys(self.queues.is_idle()) {
-            // Its completions come then.
-            self.to_error();
-        }
-        let (raw, parts, queues) = (self.raw, core::mem::take(self.parts.get_mut()), self.queues.take());
-        pd.parked().end(Box::new(LeftQp { raw, blocks, parts, queues, srq: self.srq.take(), pd: self.pd.clone() }));
+        let destroyed = match pd.late_writers() {
+            _ if !pd.vendor().destroys(self.queues.is_idle()) => {
+                self.to_error();
+                false
+            }
+            Some(qps) => qps.remove(self.raw, destroy),
+            None => destroy(),
+        };
+        let over = if destroyed {
+            self.queues.close(pd, blocks)
+        } else {
+            self.queues.leak(pd);
+            core::mem::forget((blocks, core::mem::take(self.parts.get_mut())));
+            if let Some(srq) = self.srq.take() {
+                srq.leak();
+            }
+            [None, None]
+        };
+        pd.parked().released();
+        // Last, because the owner of a buffer may panic.
+        drop(over);
     }
 }
 

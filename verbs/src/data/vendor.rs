@@ -45,10 +45,10 @@ impl Vendor {
         !matches!(self.0, BROADCOM | INTEL)
     }
 
-    /// Whether a QP can be destroyed now. Unless it is drained, completions of it may be unpolled: they have the
-    /// address of the QP with libqedr (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets
-    /// (`c4iw_flush_qp`, `get_qhp`): a poll would follow freed memory, or complete requests of the other QP, which the
-    /// device still executes.
+    /// Whether a QP can be destroyed. Unless it is drained, completions of it may be unpolled: they have the address of
+    /// the QP with libqedr (`cqe_get_qp`), and its number with libcxgb4, which the next QP gets (`c4iw_flush_qp`,
+    /// `get_qhp`): a poll would follow freed memory, or complete requests of the other QP, which the device still
+    /// executes.
     pub(super) const fn destroys(self, is_drained: bool) -> bool {
         is_drained || !matches!(self.0, CHELSIO | QLOGIC)
     }

@@ -80,7 +80,6 @@ const CHECKS: &[(&str, fn())] = &[
     ("failed work is assigned to its queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
     ("pinned memory that is dropped, with several threads", pins::threads),
-    ("a QP that is destroyed after its last completion", pins::left_behind),
     ("atomic operations of a device that has none", pins::no_atomics),
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("a block that this side takes back from a window", windows::recalled),

@@ -1,7 +1,7 @@
 //! Work in flight pins its memory.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cmid_proto::datapath::{Attaching, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
@@ -173,9 +173,6 @@ fn dropped_and(polls: bool) {
     assert_eq!(s.pd.dealloc(), Ok(()));
 }
 
-/// The `vendor_id` that devices report instead of their own, if it is not 0.
-static VENDOR: AtomicU32 = AtomicU32::new(0);
-
 /// Whether devices report that they have no atomic operations.
 static HIDES_ATOMICS: AtomicBool = AtomicBool::new(false);
 
@@ -193,39 +190,11 @@ unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_
         let real = libc::dlsym(libc::RTLD_NEXT, c"ibv_query_device".as_ptr());
         assert!(!real.is_null());
         let failed = std::mem::transmute::<*mut libc::c_void, QueryDevice>(real)(context, attr);
-        match VENDOR.load(Ordering::SeqCst) {
-            vendor if failed == 0 && vendor != 0 => (*attr).vendor_id = vendor,
-            _ => {}
-        }
         if failed == 0 && HIDES_ATOMICS.load(Ordering::SeqCst) {
             (*attr).atomic_cap = ibv_atomic_cap::IBV_ATOMIC_NONE;
         }
         failed
     }
-}
-
-/// With a provider whose completions lead to their QP (hazard P86) a QP is destroyed after its last completion.
-pub(crate) fn left_behind() {
-    const QLOGIC: u32 = 0x1077;
-    VENDOR.store(QLOGIC, Ordering::SeqCst);
-    let Pair { client: _client, mut server, mut s, .. } = Pair::connected();
-    VENDOR.store(0, Ordering::SeqCst);
-    let mut memory = register(&s, 1, Access::LOCAL_WRITE);
-    for wr_id in 1..=3 {
-        s.qp.post_recv(wr_id, memory.sge(0..8)).expect("post_recv");
-    }
-    server.device.destroy_qp(s.id).expect("destroy_qp");
-    drop(s.qp);
-    for wr_id in 1..=3 {
-        // This is a request to its PD too.
-        memory = pinned(memory);
-        assert_eq!(s.pd.users(), 2, "the QP is left");
-        let done = polled(&mut s.cq);
-        assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::WR_FLUSH_ERR));
-    }
-    free(memory);
-    assert_eq!((s.pd.users(), s.cq.room().reserved(), s.cq.poll_one()), (0, 0, Ok(None)));
-    assert_eq!(s.pd.dealloc(), Ok(()), "the kernel has no QP of it either");
 }
 
 /// An atomic operation is refused at a device that has none (hazard P104).
