@@ -88,12 +88,12 @@ bitflags::bitflags! {
         const TO_LOOPBACK = 8;
         /// The id has a QP.
         const HAS_QP = 16;
+        /// A lookup was accepted: a QP number was sent to the peer. For connections the state contains this.
+        const NUMBER_SENT = 32;
         /// A call that binds an idle id has failed. The errno does not tell whether the id is bound: the kernel binds
         /// it before it looks for the destination or listens (`resolve_prepare_src`, `rdma_listen`), and librdmacm
         /// queries it after a bind (`rdma_bind_addr2`).
         const MAY_BE_BOUND = 64;
-        /// A lookup was accepted: a QP number was sent to the peer. For connections the state contains this.
-        const NUMBER_SENT = 32;
     }
 }
 

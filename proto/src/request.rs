@@ -139,8 +139,8 @@ pub enum Request<'a> {
     },
     /// Find the device and the link address for a destination (rdma_resolve_addr(3)).
     ResolveAddr {
-        /// The local address; `None` to let the kernel select one. Refused if the id is bound already, also by an earlier
-        /// resolve that has failed: the address of the id is then the source.
+        /// The local address; `None` to let the kernel select one. Refused if the id is bound already, or may be by a
+        /// bind, a resolve or a listen that has failed: the address of the id is then the source.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::text::is_default"))]
         src: Option<SocketAddr>,
         /// The peer.

@@ -301,7 +301,7 @@ pub const fn operation(state: State) -> Option<RequestKind> {
 /// Returns the state after the device refused a call: the state before the request, or *failed* after an answer to the
 /// peer.
 ///
-/// An answer that fails has ended the handshake (`__rdma_accept`, also for `rdma_establish`; `cm_send_rej_locked`,
+/// An answer that fails has ended the handshake (`rdma_accept`, also for `rdma_establish`; `cm_send_rej_locked`,
 /// `iw_cm_reject`), or has not reached the kernel, which then rejects the peer when the id is destroyed
 /// (`cm_destroy_id`): the errno does not tell which. Nor does it tell whether a bind, a lookup or a listen of an idle
 /// id has bound it: the id stays idle, and the device decides on a later bind.

@@ -203,8 +203,8 @@
 //! - Ephemeral ports are never shared, so a host's 28,233rd id with one gets `EADDRNOTAVAIL`; the kernel shares a port
 //!   between ids of other addresses or destination ports. Ports below 1024 can be bound.
 //! - iWARP keeps the port spaces apart, which TCP does not. Private data of 252 bytes and more is `EINVAL` there.
-//! - An interface that a scope names and that has no device, or is not there, is the loopback interface. Over it no IPv4
-//!   address is looked up, as in the kernel.
+//! - An interface that a scope names and that has no device, or is not there, is the loopback interface. Over it no
+//!   IPv4 address is looked up, as in the kernel.
 //! - Memory windows are of type 2, and give access to their part of a region only; those of rxe give access to all of
 //!   it ([`Config::windows_without_range`]).
 //! - Each region and window has a key of its own; mlx5 gives the keys of those that are gone to later ones

@@ -117,7 +117,7 @@ fn atomics<D: DataPath>(client: &Client<'_, D>) -> Result<()> {
     ];
     for (request, expected) in requests.into_iter().zip([first, first.wrapping_add(5), 77]) {
         let posted = connected.side.qp.post_send(request);
-        // iWARP has none, and its providers refuse the post with errnos of their own.
+        // iWARP has none, and other devices may have none: the post is refused.
         posted.map_err(|errno| Unsupported(format!("posting an atomic operation: {errno}")))?;
         let completion = connected.side.complete()?;
         let status = completion.status;

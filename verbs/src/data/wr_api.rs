@@ -18,7 +18,7 @@ use crate::ffi::{self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_
 pub enum PostCalls {
     /// Those of ibv_wr_post(3), which cost less. [`PostCalls::Classic`] replaces them if the provider lacks them, and
     /// on a QP with several ranges per request or none ([`Caps::max_send_sge`](crate::Caps::max_send_sge)): soft-RoCE's
-    /// library before version 64 miscounts the bytes of several ranges. Also on iWARP, and with bnxt_re.
+    /// library before version 64 miscounts the bytes of several ranges. Also on iWARP, and with bnxt_re, hns and ionic.
     #[default]
     Extended,
     /// ibv_post_send(3).

@@ -49,7 +49,7 @@ unsafe impl Plain for abi::QpAttr {}
 macro_rules! bodies {
     ($($body:ident),+ $(,)?) => {$(
         // SAFETY: `tests/kernel_layout.rs` compares it with the header, whose structures spell out all padding. The
-        // names of command and structure agree (drivers/infiniband/core/ucma.c).
+        // names of command and structure agree (drivers/infiniband/core/ucma.c); a leave takes that of a destroy.
         unsafe impl Body for abi::$body {
             const COMMAND: Command = Command::$body;
         }

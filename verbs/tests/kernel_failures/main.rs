@@ -1,7 +1,7 @@
 //! Each command of a connection's life fails once, with each of some errnos.
 //!
-//! No command panics. The error names the request and the errno. The id keeps its state or is closed. All remaining
-//! objects can be destroyed; the kernel and the process then have none of them left.
+//! No command panics. The error names the request and the errno. The id keeps its state, has failed or is closed. All
+//! remaining objects can be destroyed; the kernel and the process then have none of them left.
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[allow(dead_code, reason = "for both tests")]
