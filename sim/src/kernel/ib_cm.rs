@@ -61,7 +61,7 @@ impl World {
         let no = *self.comms.get(&head.to_comm?)?;
         let id = self.ids.get(&no)?;
         let same_peer = match id.conn.as_ref()?.remote_comm {
-            Some(comm) => comm == head.from_comm,
+            Some(comm) => comm == head.from_comm && !matches!(body, Body::Rej { of_req: true, .. }),
             None => body.is_first_answer(),
         };
         (id.host == at && same_peer).then_some(no)

@@ -106,14 +106,15 @@ fn rtu_is_for_who_answered() {
 #[test]
 fn rej_ends_what_is_not_ended() {
     let rej_of = |of_req, reason| arrives(Body::Rej { of_req, reason, private_data: vec![0; REJ_DATA] });
-    let rej = |reason| rej_of(true, reason);
-    let early = [RepSent, MraRepRcvd, MraReqSent, ReqSent, MraReqRcvd];
+    let early = [RepSent, MraRepRcvd, MraReqSent];
     let late = [MraRepSent, DreqSent, Established];
+    let asked = [ReqSent, MraReqRcvd];
     let reported = |reason| Some((Kind::Rejected, reason));
-    table(rej(28), &[(&early, Idle, reported(28)), (&late, Timewait, reported(28))]);
-    table(rej(10), &[(&early, Timewait, reported(10)), (&late, Timewait, reported(10))]);
-    // Who has seen no REP has no id for anything but its REQ.
-    table(rej_of(false, 28), &[(&early[..3], Idle, reported(28)), (&late, Timewait, reported(28))]);
+    table(rej_of(false, 28), &[(&early, Idle, reported(28)), (&late, Timewait, reported(28))]);
+    table(rej_of(false, 10), &[(&early, Timewait, reported(10)), (&late, Timewait, reported(10))]);
+    // Who has seen no REP has no id for anything but its REQ, and only such an id has one for that.
+    table(rej_of(true, 28), &[(&asked, Idle, reported(28))]);
+    table(rej_of(true, 10), &[(&asked, Timewait, reported(10))]);
 }
 
 #[test]
