@@ -2,7 +2,7 @@
 
 use cmid_proto::datapath::DeviceName;
 
-/// Names one host; also represents the GUID of its device.
+/// Names one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HostNo(pub(crate) usize);
 

@@ -32,7 +32,7 @@ pub(crate) mod sidr {
 /// The source and the destination of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// The sender's host; represents the GUID of its device.
+    /// The sender's host; with the address it names the device.
     pub(crate) from: HostNo,
     pub(crate) from_ip: IpAddr,
     pub(crate) to_ip: IpAddr,
