@@ -219,10 +219,11 @@ impl World {
         }
     }
 
-    /// The index of an address in the host's GID table. The simulated table contains only the host's addresses.
+    /// The index of an address in the host's GID table, where a mapped one is that of its IPv4 address. The simulated
+    /// table contains only the host's addresses.
     pub(crate) fn gid_index(&self, host: HostNo, ip: IpAddr) -> u8 {
         let table = self.hosts.get(host.0).map_or(&[][..], |host| &host.rdma);
-        let at = table.iter().position(|&own| own == ip).unwrap_or(0);
+        let at = table.iter().position(|&own| own == ip.to_canonical()).unwrap_or(0);
         u8::try_from(at).unwrap_or(u8::MAX)
     }
 

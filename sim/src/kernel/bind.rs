@@ -45,10 +45,15 @@ impl World {
             if id.port_space == PortSpace::Ipoib {
                 return Err(Errno::EINVAL);
             }
-            // A mapped address has the GID of its IPv4 address (`cma_acquire_dev_by_src_ip`). An iWARP device has the GID of
-            // its interface, whatever the address.
-            let has_gid = host.transport == Transport::Iwarp || host.rdma.contains(&ip.to_canonical());
-            if !interface.has_device() || !has_gid || !host.has_device() {
+            // A mapped address has the GID of its IPv4 address (`cma_acquire_dev_by_src_ip`). It is sought on the
+            // interface (`cma_validate_port`). An iWARP device has the GID of its interface, whatever the address.
+            let has_gid = match host.transport {
+                Transport::Iwarp => interface.has_device(),
+                Transport::InfiniBand => {
+                    host.rdma.contains(&ip.to_canonical()) && interface.device == Some(host.device_index(ip))
+                }
+            };
+            if !has_gid || !host.has_device() {
                 return Err(Errno::ENODEV);
             }
         }

@@ -81,9 +81,9 @@ impl HostState {
         !self.removal.has_happened() && !self.rdma.is_empty()
     }
 
-    /// The position of the device of an address.
+    /// The position of the device of an address, which may be mapped.
     pub(crate) fn device_index(&self, ip: IpAddr) -> u8 {
-        self.on_later_devices.get(&ip).copied().unwrap_or(0)
+        self.on_later_devices.get(&ip.to_canonical()).copied().unwrap_or(0)
     }
 
     /// The position of the last device.

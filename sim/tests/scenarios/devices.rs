@@ -1,6 +1,6 @@
 //! Several devices of one host.
 
-use cmid_proto::{ChannelKey, CmEvent, ConnParam, PortSpace, Transport};
+use cmid_proto::{ChannelKey, CmEvent, ConnParam, Errno, PortSpace, Transport};
 use cmid_sim::{Config, Fabric};
 
 use crate::common::{SECOND, Side, ip};
@@ -72,5 +72,23 @@ fn an_id_of_one_device_does_not_find_the_address_of_another_one() {
     ] {
         let (kind, status, _) = lookup(src, dst);
         assert_eq!((kind, status), (CmEvent::AddrResolved, 0), "{src:?} {dst}");
+    }
+}
+
+/// The GID is sought on the interface of the earlier attempt (`cma_validate_port`).
+#[test]
+fn after_a_failure_at_the_port_an_address_of_another_device_has_no_device() {
+    let (_fabric, mut client, _server, [cc, _]) = two_devices();
+    for (taken, there, [elsewhere, mapped]) in [
+        ("10.1.0.1:9", "[::ffff:10.1.0.1]:0", ["10.0.0.1:0", "[::ffff:10.0.0.1]:0"]),
+        ("10.0.0.2:9", "[::ffff:10.0.0.1]:0", ["10.1.0.1:0", "[::ffff:10.1.0.1]:0"]),
+    ] {
+        client.bound(cc, taken);
+        let id = client.id(cc);
+        assert_eq!(client.bind(id, taken), Err(Errno::EADDRINUSE));
+        for addr in [elsewhere, mapped, "[fd99::1]:0"] {
+            assert_eq!(client.bind(id, addr), Err(Errno::ENODEV), "{taken} {addr}");
+        }
+        assert_eq!(client.bind(id, there), Ok(()), "{there}");
     }
 }

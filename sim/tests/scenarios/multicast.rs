@@ -47,6 +47,21 @@ fn from_the_loopback_address_no_group_is_joined() {
     env.client.next(env.cc).of_group(id, CmEvent::MulticastError, 0, group);
 }
 
+/// A mapped source has the GID of its IPv4 address.
+#[test]
+fn a_mapped_source_has_its_place_among_the_gids() {
+    let mut env = Env::new();
+    let taken = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(taken, "10.0.0.2:9").unwrap();
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    assert_eq!(env.client.bind(id, "10.0.0.2:9"), Err(Errno::EADDRINUSE));
+    env.client.bind(id, "[::ffff:10.0.0.2]:0").unwrap();
+    let group = env.client.join(id, GROUP, false).unwrap();
+    let seen = env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
+    let route = seen.datagram.and_then(|datagram| datagram.path.grh);
+    assert_eq!(route.map(|route| route.sgid_index), Some(1));
+}
+
 #[test]
 fn behaviour_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() {
     let mut env = Env::new();
