@@ -100,9 +100,10 @@ impl Host {
 
     /// Simulates a failover of the bond of the host's two network interfaces to the other one. Every id of the host
     /// that is bound to an address of its device gets ADDR_CHANGE (0), including listening, resolved and connected
-    /// ones; a wildcard listener does not (`cma_netdev_callback`). Other hosts observe the same as with
-    /// [`Host::change_link_addr`]; this host has no cached entry for its own link address. The next failover is the way
-    /// back: only ids whose address was bound or resolved in between get an event.
+    /// ones; a wildcard listener, or an id whose only lookup was of a loopback address, does not
+    /// (`cma_netdev_callback`). Other hosts observe the same as with [`Host::change_link_addr`]; this host has no
+    /// cached entry for its own link address. The next failover is the way back: only ids whose address was bound or
+    /// resolved in between get an event.
     pub fn fail_over(&self) {
         self.fabric.with(|world| world.fail_over(self.no));
     }

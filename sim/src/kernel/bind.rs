@@ -64,7 +64,7 @@ impl World {
         let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;
         id.state = CmState::AddrBound;
         id.device = specific.then_some(turn);
-        id.own_link = host.link_addr;
+        id.own_link = specific.then_some(host.link_addr);
         id.port = Some(port);
         id.src = Some(with_port(addr, port));
         Ok(())

@@ -87,8 +87,8 @@ pub(crate) struct Id {
     pub(crate) port: Option<u16>,
     /// Its turn in the list of the ids of its RDMA device, if it has one (`_cma_attach_to_dev`).
     pub(crate) device: Option<u64>,
-    /// The link address of its host when it was looked up last, as of the neighbour.
-    pub(crate) own_link: u64,
+    /// The link address of its interface when it was looked up last, if it has one with a device; and the neighbour's.
+    pub(crate) own_link: Option<u64>,
     pub(crate) neighbour_link: u64,
     /// The interface that an address lookup chose; later lookups are confined to it.
     pub(crate) interface: Option<Interface>,
@@ -151,7 +151,7 @@ impl Id {
             dst_ip6: Ipv6Addr::UNSPECIFIED,
             port: None,
             device: None,
-            own_link: 0,
+            own_link: None,
             neighbour_link: 0,
             interface: None,
             lookup: None,

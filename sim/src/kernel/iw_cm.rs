@@ -318,7 +318,7 @@ impl World {
             src: Some(dst),
             dst: Some(src),
             device: Some(turn),
-            own_link: self.link_addr(at),
+            own_link: Some(self.link_addr(at)),
             uid: false,
             iw: Some(IwConn {
                 state: IwState::ConnRecv,

@@ -112,7 +112,7 @@ impl World {
             src: Some(without_scope(newcomer.src)),
             dst: Some(without_scope(newcomer.dst)),
             device: Some(turn),
-            own_link: self.link_addr(at),
+            own_link: Some(self.link_addr(at)),
             uid: false,
             conn: Some(conn),
             ..Id::new(at, newcomer.file, newcomer.service.0)

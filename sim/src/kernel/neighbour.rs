@@ -35,7 +35,8 @@ impl World {
         let Some(changed) = self.hosts.get_mut(host.0) else { return };
         changed.link_addr ^= 1;
         let now = changed.link_addr;
-        let own = self.in_turn(|id| id.device.filter(|_| id.host == host && id.own_link != now && !id.removed));
+        let knows_another = |id: &Id| id.own_link.is_some_and(|own| own != now);
+        let own = self.in_turn(|id| id.device.filter(|_| id.host == host && knows_another(id) && !id.removed));
         for no in own {
             self.report_plain(no, Kind::AddrChange, 0);
         }

@@ -84,11 +84,13 @@ impl World {
         }
         if is_any(ip) {
             // Any device is accepted; the route then fails. An id without a specific address gets the loopback
-            // address as its source, even if it is bound to the wildcard (`cma_bind_loopback`).
+            // address as its source, even if it is bound to the wildcard. It gets its device now (`cma_bind_loopback`).
             if !host.has_device() {
                 return Err(Errno::ENODEV);
             }
             let own = if is_any(bound.ip()) { loopback_like(ip) } else { bound.ip() };
+            let turn = self.next_turn();
+            self.id(no)?.device.get_or_insert(turn);
             return Ok((Ok(own), LOCAL_WORK));
         }
         if is_for_many(ip) {
@@ -210,7 +212,10 @@ impl World {
                 id.state = CmState::AddrResolved;
                 id.device = id.device.or(Some(turn));
                 let neighbour = self.hosts.iter().find(|host| id.dst.is_some_and(|dst| host.rdma.contains(&dst.ip())));
-                [id.own_link, id.neighbour_link] = [host, neighbour].map(|host| host.map_or(0, |host| host.link_addr));
+                id.neighbour_link = neighbour.map_or(0, |host| host.link_addr);
+                // `cma_bind_loopback` chooses a device, and no interface.
+                let has_interface = id.interface.is_some_and(Interface::has_device);
+                id.own_link = host.filter(|_| has_interface).map(|host| host.link_addr);
                 id.src = id.src.map(|bound| moved_to(own, bound));
                 (Kind::AddrResolved, 0)
             }

@@ -1,6 +1,6 @@
 //! Link addresses that change under ids.
 
-use cmid_proto::{CmEvent, ConnParam, IdKey};
+use cmid_proto::{CmEvent, ConnParam, Errno, IdKey};
 use cmid_sim::{Config, Fabric};
 
 use crate::common::{SECOND, Seen, Side, ip};
@@ -69,4 +69,24 @@ fn neighbours_are_told_in_the_order_of_their_routes() {
         far.change_link_addr();
         assert_eq!(told(|| client.fetch(on), CmEvent::Unreachable, -110), [second, first]);
     }
+}
+
+/// A loopback destination has a device, and an interface only from an earlier attempt (`cma_netdev_change`).
+#[test]
+fn without_an_interface_no_failover_is_seen() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&[ip("10.0.0.1")]);
+    let mut side = Side::new(&host);
+    let on = side.channel();
+    let taken = side.bound(on, "10.0.0.1:9");
+    let confined = side.id(on);
+    assert_eq!(side.bind(confined, "10.0.0.1:9"), Err(Errno::EADDRINUSE));
+    side.resolve_addr(confined, None, "127.0.0.1:7", 2000).unwrap();
+    side.next(on).is(confined, CmEvent::AddrResolved, 0);
+    for dst in ["127.0.0.1:7", "0.0.0.0:7"] {
+        let id = side.looks_up(on, dst);
+        side.next(on).is(id, CmEvent::AddrResolved, 0);
+    }
+    host.fail_over();
+    assert_eq!(told(|| side.fetch(on), CmEvent::AddrChange, 0), [taken, confined]);
 }

@@ -123,9 +123,12 @@ fn an_unread_answer_cannot_be_confirmed_any_more() {
 fn lookups_in_progress_end_with_the_device() {
     let mut env = Env::new();
     let wild = env.client.looks_up(env.cc, "10.0.0.2:7");
+    // A loopback destination is on no network: its device is found at once (`cma_resolve_loopback`).
+    let looped = env.client.looks_up(env.cc, "127.0.0.1:7");
     let bound = env.client.id(env.cc);
     env.client.resolve_addr(bound, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
     env.host.remove_device();
+    env.client.next(env.cc).is(looped, CmEvent::DeviceRemoval, 0);
     env.client.next(env.cc).is(bound, CmEvent::DeviceRemoval, 0);
     // The id had no device to lose, and finds none.
     env.client.next(env.cc).is(wild, CmEvent::AddrError, -19);
