@@ -71,7 +71,7 @@ pub const NOT_GENERATED: &[Difference] = &[
         reason: "work is posted by the bare device, and completes before the next step; the simulator has one mode",
     },
     Difference {
-        what: "a link-local address with the scope of another interface, a lookup of another device's address, and on soft-iWARP several \
+        what: "a link-local address with the scope of another interface, a lookup of an address of another device or from one, and on soft-iWARP several \
               ids on one port",
         reason: "the simulator has one interface without a device; the way to the other device is a wire in the VM; TCP has other rules for \
               a port, which the simulator does not have",

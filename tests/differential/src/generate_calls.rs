@@ -79,6 +79,7 @@ impl Maker<'_> {
         if self.input.below(10) > 0 {
             let id = self.beliefs.side(SideName::B).last_made();
             let ip = match self.input.below(40) {
+                // Of a listener only: in the VM the way there, and from there, is a wire.
                 0 => Ip::OfOther,
                 1..29 => Ip::OfB,
                 29..36 => Ip::Any,
@@ -256,12 +257,6 @@ impl Maker<'_> {
         Endpoint(ip, port)
     }
 
-    /// An endpoint to bind an id to. Nothing looks up the other device's address: in the VM the way there is a wire.
-    fn own_endpoint(&mut self) -> Endpoint {
-        let Endpoint(ip, port) = self.endpoint();
-        Endpoint(if ip == Ip::OfA && self.input.once_in(3) { Ip::OfOther } else { ip }, port)
-    }
-
     fn offer(&mut self, limit: u8) -> Offer {
         self.next_qp = self.next_qp.wrapping_add(1).max(1);
         // Sometimes one that is in use.
@@ -316,7 +311,7 @@ impl Maker<'_> {
         let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
         Some(match believed.phase {
             Phase::Idle | Phase::Bound if self.input.once_in(12) => {
-                let src = if self.input.once_in(3) { Some(self.own_endpoint()) } else { None };
+                let src = if self.input.once_in(3) { Some(self.endpoint()) } else { None };
                 let dst = self.endpoint();
                 let many = matches!(dst.0, Ip::Broadcast | Ip::Everybody | Ip::Group(_));
                 // Addresses for which the loopback source makes a difference.
@@ -371,9 +366,9 @@ impl Maker<'_> {
         let udp = believed.space == PortSpace::Udp;
         let core = self.level == Level::Core;
         let call = match self.input.below(46) {
-            0..3 => IdCall::Bind(self.own_endpoint()),
+            0..3 => IdCall::Bind(self.endpoint()),
             3..6 => IdCall::ResolveAddr { src: None, dst: self.endpoint() },
-            6 => IdCall::ResolveAddr { src: Some(self.own_endpoint()), dst: self.endpoint() },
+            6 => IdCall::ResolveAddr { src: Some(self.endpoint()), dst: self.endpoint() },
             7..9 => IdCall::ResolveRoute,
             9..11 => return self.listen(side, id),
             11..13 => IdCall::Connect(self.offer(if udp { 180 } else { 56 })),
