@@ -152,7 +152,7 @@ fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, faults: &[Fault]
             let call = if command == MIGRATE_ID { "migrate_id" } else { name };
             let state = match (command, *name) {
                 // The kernel rejects the peer.
-                (ACCEPT, "accept") | (DESTROY_ID, _) => State::Failed,
+                (ACCEPT, "accept" | "establish") | (REJECT, "reject") | (DESTROY_ID, _) => State::Failed,
                 _ => before.unwrap_or(State::Idle),
             };
             assert_eq!(*failure, Failure { call, target: failure.target, state, errno, cause: None }, "{what}");
