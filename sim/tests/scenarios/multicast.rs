@@ -33,14 +33,20 @@ fn there_is_no_group_without_an_interface() {
     assert_eq!(env.client.join(id, GROUP, false), Err(Errno::ENODEV));
 }
 
+/// An id whose bind has failed at its port, which leaves it the interface.
+fn on_the_interface_of(env: &mut Env, addr: &str) -> IdKey {
+    let taken = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(taken, addr).unwrap();
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    assert_eq!(env.client.bind(id, addr), Err(Errno::EADDRINUSE));
+    id
+}
+
 /// The interface is that of a bind that has failed at its port, the source the loopback address (`cma_make_mc_event`).
 #[test]
 fn from_the_loopback_address_no_group_is_joined() {
     let mut env = Env::new();
-    let taken = env.client.id_in(PortSpace::Udp, env.cc);
-    env.client.bind(taken, "10.0.0.1:9").unwrap();
-    let id = env.client.id_in(PortSpace::Udp, env.cc);
-    assert_eq!(env.client.bind(id, "10.0.0.1:9"), Err(Errno::EADDRINUSE));
+    let id = on_the_interface_of(&mut env, "10.0.0.1:9");
     env.client.resolve_addr(id, None, "127.0.0.1:7", 2000).unwrap();
     env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
     let group = env.client.join(id, GROUP, false).unwrap();
@@ -51,10 +57,7 @@ fn from_the_loopback_address_no_group_is_joined() {
 #[test]
 fn a_mapped_source_has_its_place_among_the_gids() {
     let mut env = Env::new();
-    let taken = env.client.id_in(PortSpace::Udp, env.cc);
-    env.client.bind(taken, "10.0.0.2:9").unwrap();
-    let id = env.client.id_in(PortSpace::Udp, env.cc);
-    assert_eq!(env.client.bind(id, "10.0.0.2:9"), Err(Errno::EADDRINUSE));
+    let id = on_the_interface_of(&mut env, "10.0.0.2:9");
     env.client.bind(id, "[::ffff:10.0.0.2]:0").unwrap();
     let group = env.client.join(id, GROUP, false).unwrap();
     let seen = env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
