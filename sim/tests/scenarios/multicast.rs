@@ -35,9 +35,8 @@ fn there_is_no_group_without_an_interface() {
 
 /// An id whose bind has failed at its port, which leaves it the interface.
 fn on_the_interface_of(env: &mut Env, addr: &str) -> IdKey {
-    let taken = env.client.id_in(PortSpace::Udp, env.cc);
+    let [taken, id] = [(); 2].map(|()| env.client.id_in(PortSpace::Udp, env.cc));
     env.client.bind(taken, addr).unwrap();
-    let id = env.client.id_in(PortSpace::Udp, env.cc);
     assert_eq!(env.client.bind(id, addr), Err(Errno::EADDRINUSE));
     id
 }
@@ -60,9 +59,8 @@ fn a_mapped_source_has_its_place_among_the_gids() {
     let id = on_the_interface_of(&mut env, "10.0.0.2:9");
     env.client.bind(id, "[::ffff:10.0.0.2]:0").unwrap();
     let group = env.client.join(id, GROUP, false).unwrap();
-    let seen = env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
-    let route = seen.datagram.and_then(|datagram| datagram.path.grh);
-    assert_eq!(route.map(|route| route.sgid_index), Some(1));
+    let datagram = env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group).datagram.unwrap();
+    assert_eq!(datagram.path.grh.unwrap().sgid_index, 1);
 }
 
 #[test]
