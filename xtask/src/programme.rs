@@ -254,7 +254,6 @@ const SLOW: &[Step] = &[
     step("nothing blocks on the kernel backend", 90, vm(V6_12, Own, 900, BLOCKING)),
     step("a listener moves between threads, on the kernel backend", 30, vm(V6_12, Own, 300, &["@soak listener --driver mio --device verbs"])),
     step("a replicated log under 200 kills", 1800, vm(V6_12, Own, 3600, &["@replog torture --rounds 200 --election-timeout 1000"])),
-    step("a replicated log with two reactors under 50 kills", 500, vm(V6_12, Own, 900, &["@replog torture --rounds 50 --reactors 2 --election-timeout 1000"])),
     step("10,000 cycles with io-mio", 100, vm(V6_12, Librdmacm, 900, &["@soak cycles --driver mio --device verbs"])),
     step("10,000 cycles with io-epoll, on the kernel backend", 100, vm(V6_12, Own, 900, &["@soak cycles --driver epoll --device verbs"])),
     step("2,000 random programs: the simulator and the kernel backend agree", 1500, vm(V6_12, Own, 3600, RANDOM_2000)),

@@ -101,10 +101,6 @@ pub(crate) struct Serve {
     /// The transport between replicas
     #[arg(long, value_enum, default_value_t = Transport::Rdma)]
     pub(crate) transport: Transport,
-    /// The number of reactors of the replica, each a thread. The first one has the log and the clients; the others have
-    /// the connections with replicas
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) reactors: u8,
     /// The election timeout in milliseconds: a replica starts an election after one to two timeouts without a message
     /// of a leader
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -131,7 +127,4 @@ pub(crate) struct Local {
     /// The election timeout of the replicas in milliseconds
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) election_timeout: u64,
-    /// The reactors of each replica over RDMA
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) reactors: u8,
 }

@@ -37,43 +37,25 @@ impl Figures {
     }
 }
 
-/// The setup of a measurement: a transport, and the number of reactors of each replica.
-type Setup = (Transport, u8);
-
-fn name((transport, reactors): Setup) -> String {
-    match (transport, reactors) {
-        (Transport::Tcp, _) => "TCP".to_owned(),
-        (Transport::Rdma, 1) => "RDMA".to_owned(),
-        (Transport::Rdma, _) => format!("RDMA, {reactors} reactors"),
-    }
-}
-
-/// Measures TCP, RDMA with one reactor, and RDMA with more reactors if the arguments have them.
+/// Measures each number of clients on both transports.
 pub(crate) fn run(local: &Local, seconds: u64) -> Result<()> {
     say!("| clients | transport | appends per second | p50 in us | p99 in us |")?;
     say!("| --- | --- | --- | --- | --- |")?;
-    let mut setups = vec![(Transport::Tcp, 1), (Transport::Rdma, 1)];
-    setups.extend((local.reactors > 1).then_some((Transport::Rdma, local.reactors)));
     for clients in CLIENTS {
-        let mut latencies = vec![Vec::new(); setups.len()];
+        let mut latencies = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
-            for (latencies, &(transport, reactors)) in latencies.iter_mut().zip(&setups) {
-                let processes = Processes::start(local, transport, reactors)?;
+            for (latencies, transport) in latencies.iter_mut().zip([Transport::Tcp, Transport::Rdma]) {
+                let processes = Processes::start(local, transport)?;
                 latencies.extend(measure(&processes, clients, Duration::from_secs(seconds))?);
             }
         }
-        let figures = latencies.into_iter().map(|it| Figures::of(it, Duration::from_secs(seconds) * ROUNDS));
-        let figures: Vec<_> = setups.iter().copied().zip(figures).collect();
-        for (setup, Figures { per_second, p50, p99 }) in &figures {
-            say!("| {clients} | {} | {per_second:.0} | {} | {} |", name(*setup), p50.as_micros(), p99.as_micros())?;
+        let [tcp, rdma] = latencies.map(|it| Figures::of(it, Duration::from_secs(seconds) * ROUNDS));
+        for (name, Figures { per_second, p50, p99 }) in [("TCP", &tcp), ("RDMA", &rdma)] {
+            say!("| {clients} | {name} | {per_second:.0} | {} | {} |", p50.as_micros(), p99.as_micros())?;
         }
-        let Some(((_, tcp), others)) = figures.split_first() else { continue };
-        for (setup, figures) in others {
-            let ratio = |of: fn(&Figures) -> f64| of(figures) / of(tcp);
-            let [p50, p99] = [ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
-            let per_second = ratio(|it| it.per_second);
-            say!("| {clients} | {} / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |", name(*setup))?;
-        }
+        let ratio = |of: fn(&Figures) -> f64| of(&rdma) / of(&tcp);
+        let [p50, p99] = [ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
+        say!("| {clients} | RDMA / TCP | {:.2} | {p50:.2} | {p99:.2} |", ratio(|it| it.per_second))?;
     }
     Ok(())
 }

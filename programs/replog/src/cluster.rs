@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use cmid_mio::sim::{Clock, Config, Fabric, Host};
 
 use crate::protocol::ReplicaId;
-use crate::rdma::Reactors;
+use crate::rdma::Rdma;
 use crate::replica::{Change, Options, Replica};
 
 /// The port of the replicas for each other.
@@ -37,20 +37,15 @@ pub struct Cluster {
     running: Vec<Option<Running>>,
     folder: tempfile::TempDir,
     election_timeout: Duration,
-    reactors: usize,
     reports: Sender<(ReplicaId, Change)>,
 }
 
 impl Cluster {
-    /// Starts replicas with this number of reactors each. Returns also the receiver of their changes.
+    /// Starts replicas. Returns also the receiver of their changes.
     ///
     /// # Errors
     /// The errors of the first start of each replica.
-    pub fn start(
-        members: usize,
-        election_timeout: Duration,
-        reactors: usize,
-    ) -> Result<(Self, Receiver<(ReplicaId, Change)>)> {
+    pub fn start(members: usize, election_timeout: Duration) -> Result<(Self, Receiver<(ReplicaId, Change)>)> {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let ips: Vec<_> = (1..=members).map(|number| IpAddr::V4(Ipv4Addr::new(10, 0, 0, number as u8))).collect();
         let (reports, changes) = channel();
@@ -61,7 +56,6 @@ impl Cluster {
             running: (0..members).map(|_| None).collect(),
             folder: tempfile::tempdir()?,
             election_timeout,
-            reactors,
             reports,
         };
         (0..members).try_for_each(|id| cluster.start_replica(id))?;
@@ -86,11 +80,10 @@ impl Cluster {
         let listener = mio::net::TcpListener::from_std(listener);
         let ends = Arc::new(AtomicBool::new(false));
         let (flag, reports, addrs) = (Arc::clone(&ends), self.reports.clone(), self.replicas.clone());
-        let (host, folder) = (self.hosts[id].clone(), self.folder_of(id));
-        let (election_timeout, reactors) = (self.election_timeout, self.reactors);
+        let (host, folder, election_timeout) = (self.hosts[id].clone(), self.folder_of(id), self.election_timeout);
         let thread = thread::Builder::new().name(format!("replica {id}")).spawn(move || {
             let options = Options { id, members: addrs.len(), election_timeout, folder: &folder };
-            let connect = |registry: &_, waker: &_| Reactors::new(host.device(), registry, waker, id, &addrs, reactors);
+            let connect = |registry: &_| Rdma::new(host.device(), registry, id, &addrs);
             let mut replica = Replica::open(options, listener, connect)?;
             // The receiver may be gone.
             replica.run(&flag, |change| _ = reports.send((id, change)))

@@ -13,9 +13,6 @@ use replog::replica::Change;
 /// The election timeout: a replica starts an election after one to two timeouts without a message of a leader.
 const ELECTION: Duration = Duration::from_millis(300);
 
-/// The reactors of each replica.
-const REACTORS: usize = 2;
-
 /// The limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,7 +80,7 @@ impl Demo {
 
 pub(crate) fn run() -> Result<()> {
     say!("replog: three replicas on the simulated fabric")?;
-    let (mut cluster, changes) = Cluster::start(3, ELECTION, REACTORS)?;
+    let (mut cluster, changes) = Cluster::start(3, ELECTION)?;
     let client = Client::new(&cluster.clients);
     let mut demo = Demo { start: Instant::now(), changes, leader: None, client, indexes: Vec::new() };
     demo.append(PART)?;

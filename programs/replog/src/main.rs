@@ -45,7 +45,7 @@ fn run(command: Command) -> Result<()> {
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(&options),
         Command::Torture { local, operated, transport, rounds, seed } if operated.is_empty() => {
-            let mut processes = Processes::start(&local, transport, local.reactors)?;
+            let mut processes = Processes::start(&local, transport)?;
             torture::run(&mut processes, rounds, seed, local.election_timeout)
         }
         Command::Torture { local, operated, rounds, seed, .. } => {

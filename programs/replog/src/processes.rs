@@ -26,7 +26,6 @@ const MEMBERS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Processes {
     transport: Transport,
-    reactors: u8,
     address: IpAddr,
     election_timeout: u64,
     folder: tempfile::TempDir,
@@ -35,8 +34,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Starts replicas with this number of reactors.
-    pub(crate) fn start(local: &Local, transport: Transport, reactors: u8) -> Result<Self> {
+    pub(crate) fn start(local: &Local, transport: Transport) -> Result<Self> {
         let claim = SocketAddr::new(local.address, CLAIM);
         let claim = TcpListener::bind(claim).map_err(|error| match error.kind() == ErrorKind::AddrInUse {
             true => {
@@ -46,7 +44,6 @@ impl Processes {
         })?;
         let mut processes = Processes {
             transport,
-            reactors,
             address: local.address,
             election_timeout: local.election_timeout,
             folder: tempfile::tempdir()?,
@@ -70,7 +67,6 @@ impl Processes {
         }
         let transport = self.transport.to_possible_value().context("a hidden transport")?;
         command.args(["--transport", transport.get_name(), "--client", &self.addrs()[id].to_string()]);
-        command.args(["--reactors", &self.reactors.to_string()]);
         command.args(["--election-timeout", &self.election_timeout.to_string()]);
         command.arg("--folder").arg(self.folder.path().join(id.to_string()));
         self.children[id] = Some(command.stdout(Stdio::null()).spawn().context("cannot start a replica")?);

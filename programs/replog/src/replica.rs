@@ -1,8 +1,6 @@
-//! A replica: a mio loop with the log and the clients, and with the connections with the peers or the reports of the
-//! reactors that have these.
+//! A replica: a mio loop with the log, the clients and the connections with the peers.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +14,7 @@ use crate::protocol::{Action, Config, Machine, ReplicaId, Role, Term};
 use crate::rdma::Memory;
 use crate::store::Store;
 
-/// The token of the waker of the loop, for other threads of the replica: the store and reactors.
+/// The token of the waker of the loop, for the thread of the store.
 const WOKEN: Token = Token(0);
 
 /// The interval in which the loop checks the flag to end.
@@ -57,20 +55,19 @@ pub struct Replica<L> {
 }
 
 impl<L: Polled> Replica<L> {
-    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop. The waker
-    /// ends the poll of the loop.
+    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop.
     ///
     /// # Errors
     /// The error text is one line with a remedy.
     pub fn open(
         options: Options<'_>,
         clients: TcpListener,
-        connect: impl FnOnce(&Registry, &Arc<Waker>) -> Result<L>,
+        connect: impl FnOnce(&Registry) -> Result<L>,
     ) -> Result<Self> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WOKEN)?);
-        let (store, saved) = Store::open(options.folder, options.id, Arc::clone(&waker))?;
-        let links = connect(poll.registry(), &waker)?;
+        let waker = Waker::new(poll.registry(), WOKEN)?;
+        let (store, saved) = Store::open(options.folder, options.id, waker)?;
+        let links = connect(poll.registry())?;
         let clients = Clients::new(clients, poll.registry())?;
         let memory = Memory::default();
         let config = Config {

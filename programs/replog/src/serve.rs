@@ -1,12 +1,11 @@
 //! `replog serve`: a replica as a process.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
+use mio::Registry;
 use mio::net::TcpListener;
-use mio::{Registry, Waker};
 use replog::links::Polled;
 use replog::replica::{Change, Options, Replica};
 use replog::tcp::Tcp;
@@ -22,13 +21,12 @@ pub(crate) fn run(serve: &Serve) -> Result<()> {
     ensure!(serve.id < members, "--id {} needs an address: give --replica {} times", serve.id, serve.id + 1);
     ensure!(members <= 64, "{members} replicas are too many: give at most 64");
     match serve.transport {
-        Transport::Tcp if serve.reactors > 1 => bail!("--reactors is for RDMA: leave it out with `--transport tcp`"),
-        Transport::Tcp => start(serve, |registry, _| Tcp::new(registry, serve.id, &serve.replica)),
+        Transport::Tcp => start(serve, |registry| Tcp::new(registry, serve.id, &serve.replica)),
         Transport::Rdma => on_device(serve),
     }
 }
 
-fn start<L: Polled>(serve: &Serve, connect: impl FnOnce(&Registry, &Arc<Waker>) -> Result<L>) -> Result<()> {
+fn start<L: Polled>(serve: &Serve, connect: impl FnOnce(&Registry) -> Result<L>) -> Result<()> {
     let addr = serve.client;
     let clients = TcpListener::bind(addr).map_err(|error| replog::explain_bind(&error, addr))?;
     let election_timeout = Duration::from_millis(serve.election_timeout);
@@ -48,8 +46,7 @@ fn start<L: Polled>(serve: &Serve, connect: impl FnOnce(&Registry, &Arc<Waker>) 
 fn on_device(serve: &Serve) -> Result<()> {
     let device = cmid_mio::verbs::Verbs::open()
         .map_err(|error| anyhow::anyhow!("no RDMA device: {error}; load rdma_ucm, and see `rdma link`"))?;
-    let (id, addrs, reactors) = (serve.id, &serve.replica, serve.reactors.into());
-    start(serve, |registry, waker| replog::rdma::Reactors::new(device, registry, waker, id, addrs, reactors))
+    start(serve, |registry| replog::rdma::Rdma::new(device, registry, serve.id, &serve.replica))
 }
 
 #[cfg(not(feature = "verbs"))]

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
@@ -44,7 +43,7 @@ impl Store {
     ///
     /// # Errors
     /// The error text is one line with a remedy.
-    pub fn open(folder: &Path, id: ReplicaId, waker: Arc<Waker>) -> Result<(Self, Saved)> {
+    pub fn open(folder: &Path, id: ReplicaId, waker: Waker) -> Result<(Self, Saved)> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}: select another --folder", folder.display()))?;
         let path = folder.join("log.redb");

@@ -34,23 +34,7 @@ fn read(cluster: &Cluster, id: ReplicaId, index: u64) -> Vec<u8> {
 
 #[test]
 fn records_survive_a_leader_and_a_device() {
-    survive_a_leader_and_a_device(1);
-}
-
-/// The connections with both peers are on the second reactor.
-#[test]
-fn records_survive_with_two_reactors() {
-    survive_a_leader_and_a_device(2);
-}
-
-/// The connection with each peer is on a different reactor.
-#[test]
-fn records_survive_with_three_reactors() {
-    survive_a_leader_and_a_device(3);
-}
-
-fn survive_a_leader_and_a_device(reactors: usize) {
-    let (mut cluster, changes) = Cluster::start(3, Duration::from_millis(300), reactors).expect("start");
+    let (mut cluster, changes) = Cluster::start(3, Duration::from_millis(300)).expect("start");
     let mut client = Client::new(&cluster.clients);
     let mut indexes = Vec::new();
     let mut append = |count: usize| {
@@ -86,7 +70,7 @@ fn survive_a_leader_and_a_device(reactors: usize) {
 /// the old connection.
 #[test]
 fn records_survive_losses_of_power() {
-    let (mut cluster, _changes) = Cluster::start(3, Duration::from_millis(300), 1).expect("start");
+    let (mut cluster, _changes) = Cluster::start(3, Duration::from_millis(300)).expect("start");
     let mut client = Client::new(&cluster.clients);
     for victim in [2, 1] {
         client.append(b"before", PATIENCE).expect("append");

@@ -101,13 +101,6 @@ fn the_number_of_a_replica_has_no_address() {
 }
 
 #[test]
-fn reactors_are_for_rdma() {
-    let addresses = ["--replica", "127.0.0.1:0", "--client", "127.0.0.1:0", "--folder", "/tmp"];
-    let said = fails(&[&["serve", "--id", "0", "--transport", "tcp", "--reactors", "2"][..], &addresses].concat());
-    assert!(said.contains("leave it out with `--transport tcp`"), "{said}");
-}
-
-#[test]
 fn a_replica_does_not_run() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("an address").to_string();
     assert!(fails(&["read", "--client", &port, "1"]).contains("start the replica"));

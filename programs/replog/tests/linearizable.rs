@@ -44,17 +44,14 @@ fn is_linearizable(history: &[Done]) -> bool {
     tester.is_consistent()
 }
 
-const SIZE: Size =
-    Size { replicas: 3, clients: 3, records: 6, faults: Duration::from_secs(2), reactors: 1, fences: true };
+const SIZE: Size = Size { replicas: 3, clients: 3, records: 6, faults: Duration::from_secs(2), fences: true };
 
 #[test]
 fn histories_of_eighteen_appends_are_linearizable() {
-    for reactors in [1, 2] {
-        check(0..5, |world| {
-            let history = run(world, Size { reactors, ..SIZE });
-            assert!(history.len() == 18 && is_linearizable(&history), "{history:#?}");
-        });
-    }
+    check(0..10, |world| {
+        let history = run(world, SIZE);
+        assert!(history.len() == 18 && is_linearizable(&history), "{history:#?}");
+    });
 }
 
 #[test]

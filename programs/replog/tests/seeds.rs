@@ -6,8 +6,7 @@ use std::time::Duration;
 use cmid_mio::sim::{Config, World, check};
 use replog::world::{Size, run, run_bytes};
 
-const SIZE: Size =
-    Size { replicas: 3, clients: 3, records: 8, faults: Duration::from_secs(3), reactors: 1, fences: true };
+const SIZE: Size = Size { replicas: 3, clients: 3, records: 8, faults: Duration::from_secs(3), fences: true };
 
 #[test]
 fn three_replicas_keep_their_promises() {
@@ -16,23 +15,13 @@ fn three_replicas_keep_their_promises() {
 
 #[test]
 fn five_replicas_keep_their_promises() {
-    check(0..500, |world| assert_eq!(run(world, Size { replicas: 5, ..SIZE }).len(), 24));
-}
-
-#[test]
-fn replicas_with_several_reactors_keep_their_promises() {
-    for replicas in [3, 5] {
-        check(0..500, |world| assert_eq!(run(world, Size { replicas, reactors: 2, ..SIZE }).len(), 24));
-    }
+    check(0..1000, |world| assert_eq!(run(world, Size { replicas: 5, ..SIZE }).len(), 24));
 }
 
 /// The checks of the world detect a protocol that does not fence.
 #[test]
 fn without_fencing_a_deposed_leader_writes() {
-    for reactors in [1, 2] {
-        let size = Size { reactors, fences: false, ..SIZE };
-        assert!((0..200).any(|seed| is_written_by_a_deposed_leader(size, seed)), "{reactors} reactors");
-    }
+    assert!((0..200).any(|seed| is_written_by_a_deposed_leader(Size { fences: false, ..SIZE }, seed)));
 }
 
 fn is_written_by_a_deposed_leader(size: Size, seed: u64) -> bool {
@@ -57,7 +46,7 @@ fn any_bytes_are_a_world() {
 
 #[test]
 fn the_same_world_twice_is_the_same() {
-    let bytes = [3, 7, 1, 1, 40, 90, 4, 2, 90, 30];
+    let bytes = [1, 7, 1, 1, 40, 90, 4, 2, 90, 30];
     let [one, two] = [(); 2].map(|()| replog::world::explain_bytes(&bytes).expect("a world that keeps its promises"));
-    assert!(one == two && one.lines().count() > 1000, "{} lines", one.lines().count());
+    assert!(one == two && one.lines().count() > 900, "{} lines", one.lines().count());
 }

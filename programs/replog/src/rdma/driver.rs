@@ -1,4 +1,4 @@
-//! What drives the connections of a reactor: a mio loop here, the worlds of the simulator in [`crate::world`].
+//! What drives the connections of a replica: a mio loop here, the worlds of the simulator in [`crate::world`].
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -17,7 +17,7 @@ pub(super) const CQS: usize = 1000;
 /// The number of tokens of the driver.
 const CHANNELS: usize = 64;
 
-/// A loop that has the connections of a reactor.
+/// A loop that has the connections of a replica.
 pub trait Driver<D: DataPath> {
     /// What watches the channels.
     type Poller: Poller<D>;

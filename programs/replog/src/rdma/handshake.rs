@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::handshake::{HandshakeError, Incoming, Options, ReleasedIncoming, Session};
+use cmid_mio::proto::handshake::{HandshakeError, Incoming, Options, Session};
 use cmid_mio::proto::redial::{Cause, Todo};
 use cmid_mio::proto::{ConnParam, Errno, Event, PortSpace};
 
@@ -65,7 +65,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     /// A call that cannot succeed.
     pub(super) fn retry(&mut self) -> Result<()> {
         let now = self.driver.drive().within(Duration::ZERO);
-        if self.part.listens() && self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
+        if self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
             self.listen_at = now.after(RETRY);
         }
         for number in 0..self.peers.len() {
@@ -129,7 +129,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         self.redial(number, todo)
     }
 
-    /// Accepts a replica of this version with a smaller number, or releases its request for the reactor that owns it.
+    /// Accepts a replica of this version with a smaller number.
     pub(super) fn accept(&mut self, event: Event) {
         let drive = self.driver.drive();
         let Ok(incoming) = Incoming::new(drive, event) else { return };
@@ -139,22 +139,6 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             let _ = incoming.reject(drive, &hello(self.id));
             return;
         };
-        if self.part.owns(peer) {
-            self.serve(peer, incoming);
-        } else if let Ok(released) = incoming.release(drive) {
-            self.requests.push((peer, released));
-        }
-    }
-
-    /// Adopts a request that the first reactor has released.
-    pub(super) fn adopt(&mut self, peer: ReplicaId, request: ReleasedIncoming<D::Handle>) {
-        // The adoption fails if the peer has gone.
-        if let Ok(incoming) = request.adopt(self.driver.drive(), Some(self.channel)) {
-            self.serve(peer, incoming);
-        }
-    }
-
-    fn serve(&mut self, peer: ReplicaId, incoming: Incoming) {
         // A second request shows that the peer has started again.
         self.cancel(peer);
         let (hello, attach) = (hello(self.id), Connection::with(self.memory));

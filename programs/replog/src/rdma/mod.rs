@@ -1,14 +1,8 @@
 //! Connections over RDMA. The replica with the smaller number connects to the other one.
-//!
-//! [`Rdma`] has the connections of one reactor, [`Reactors`] those of a replica. If a replica has several reactors, the
-//! first one listens, and passes each request to the reactor that owns the peer.
 
 mod connection;
 mod driver;
 mod handshake;
-mod part;
-mod reactor;
-mod reactors;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::{Completion, CompletionQueue as _, DataPath};
-use cmid_mio::proto::handshake::{ReleasedIncoming, Session};
+use cmid_mio::proto::handshake::Session;
 use cmid_mio::proto::redial::{Redial, RedialLimits};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Next, Time};
 use mio::{Registry, Token};
@@ -27,9 +21,6 @@ pub use connection::Memory;
 use connection::{Connection, Received};
 use driver::CQS;
 pub use driver::{Driver, OnMio};
-pub(crate) use part::Part;
-pub(crate) use reactor::{Act, Command};
-pub use reactors::Reactors;
 
 use crate::links::{LinkEvent, Links, Polled};
 use crate::protocol::{Message, ReplicaId};
@@ -65,7 +56,7 @@ struct Peer<D: DataPath> {
     /// The number of connections so far, and the number of the connection that actions concern.
     connections: u64,
     current: u64,
-    /// When this replica calls the peer; `None` for a peer that calls, or that another reactor owns.
+    /// When this replica calls the peer; `None` for a peer that calls.
     redial: Option<Redial>,
     /// Whether the CQ of the connection may have completions.
     readable: bool,
@@ -80,12 +71,9 @@ impl<D: DataPath> Peer<D> {
 /// Connections over RDMA, on a mio loop unless `R` says otherwise.
 pub struct Rdma<D: DataPath, R: Driver<D> = OnMio<D>> {
     id: ReplicaId,
-    part: Part,
     memory: Memory,
     peers: Vec<Peer<D>>,
-    /// Released connection requests of peers that other reactors own.
-    requests: Vec<(ReplicaId, ReleasedIncoming<D::Handle>)>,
-    /// The listener; `None` on other reactors, and while there is no device.
+    /// The listener; `None` while there is no device.
     listener: Option<IdKey>,
     listen_at: Time,
     channel: ChannelKey,
@@ -109,23 +97,17 @@ impl<D: DataPath> Rdma<D> {
     /// # Errors
     /// The error text is one line with a remedy.
     pub fn new(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
-        Rdma::with_part(device, registry, id, addrs, Part::ALL)
-    }
-
-    /// As [`Rdma::new`], for one of several reactors. Only the first one listens.
-    fn with_part(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr], part: Part) -> Result<Self> {
         let driver = OnMio::new(device, registry, addrs.len())?;
-        Rdma::on(driver, id, addrs, part, Memory::default(), fastrand::Rng::new())
+        Rdma::on(driver, id, addrs, Memory::default(), fastrand::Rng::new())
     }
 }
 
 impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
-    /// As [`Rdma::with_part`], on any loop.
+    /// As [`Rdma::new`], on any loop.
     pub(crate) fn on(
         mut driver: R,
         id: ReplicaId,
         addrs: &[SocketAddr],
-        part: Part,
         memory: Memory,
         random: fastrand::Rng,
     ) -> Result<Self> {
@@ -139,15 +121,13 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             session: None,
             connections: 0,
             current: 0,
-            redial: (number > id && part.owns(number)).then(|| Redial::new(id as u64, REDIAL, now)),
+            redial: (number > id).then(|| Redial::new(id as u64, REDIAL, now)),
             readable: false,
         };
         let mut rdma = Rdma {
             id,
-            part,
             memory,
             peers: addrs.iter().enumerate().map(peer).collect(),
-            requests: Vec::new(),
             listener: None,
             listen_at: now,
             channel,
@@ -156,9 +136,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             happened: VecDeque::new(),
             violator: None,
         };
-        if part.listens() {
-            rdma.listen()?;
-        }
+        rdma.listen()?;
         Ok(rdma)
     }
 
@@ -283,13 +261,8 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
 
     /// Returns when the next attempt to listen or to connect is due.
     pub(crate) fn next_attempt(&self) -> Option<Time> {
-        let listen = (self.part.listens() && self.listener.is_none()).then_some(self.listen_at);
+        let listen = self.listener.is_none().then_some(self.listen_at);
         self.peers.iter().filter_map(|peer| peer.redial.as_ref()?.timeout()).chain(listen).min()
-    }
-
-    /// Takes the released connection requests of peers that other reactors own.
-    pub(crate) fn take_requests(&mut self) -> Vec<(ReplicaId, ReleasedIncoming<D::Handle>)> {
-        std::mem::take(&mut self.requests)
     }
 
     /// Lets all peers keep their right to write, and expects that they do not use it: a device that does not enforce

@@ -1,12 +1,11 @@
 //! A deposed leader writes nothing: the check passes on a device that enforces access rights, and fails on one that
 //! does not.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use cmid_mio::proto::datapath::{Access, prelude::*};
 use cmid_mio::sim::{Clock, Config, Fabric, SimDevice};
-use mio::{Events, Poll, Waker};
+use mio::{Events, Poll};
 
 use super::*;
 use crate::protocol::Frame;
@@ -142,7 +141,7 @@ fn a_peer_that_sends_much_does_not_hold_a_turn() {
     let mut pair = Pair::new(|device, registry, id, addrs| {
         let memory = Memory { messages: 2 * POLLS * AT_ONCE, ..Memory::default() };
         let driver = OnMio::new(device, registry, addrs.len())?;
-        Rdma::on(driver, id, addrs, Part::ALL, memory, fastrand::Rng::new())
+        Rdma::on(driver, id, addrs, memory, fastrand::Rng::new())
     });
     let sent = POLLS * AT_ONCE + 1;
     (0..sent).for_each(|_| pair.links[LEADER].send(REPLICA, Message::Granted { term: 1, last: 0 }));
@@ -172,42 +171,11 @@ fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
 fn an_action_for_another_connection_does_nothing() {
     let mut pair = Pair::new(Rdma::new);
     for earlier_or_later in [0, 2] {
-        pair.links[REPLICA].perform(Command::Act(LEADER, earlier_or_later, Act::Grant));
+        pair.links[REPLICA].peers[LEADER].current = earlier_or_later;
+        pair.links[REPLICA].grant(LEADER);
         assert_eq!(pair.connection().region.access(), Some(Access::LOCAL_WRITE));
     }
-    pair.links[REPLICA].perform(Command::Act(LEADER, 1, Act::Grant));
+    pair.links[REPLICA].peers[LEADER].current = 1;
+    pair.links[REPLICA].grant(LEADER);
     assert_eq!(pair.connection().region.access(), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
-}
-
-/// The connections are on other reactors than the log: a fence returns after it is in effect on them.
-#[test]
-fn with_several_reactors_a_deposed_leader_writes_nothing() {
-    for reactors in [2, 3] {
-        let mut pair = Pair::new(|device, registry, id, addrs| {
-            let waker = Arc::new(Waker::new(registry, Token(0))?);
-            Reactors::new(device, registry, &waker, id, addrs, reactors)
-        });
-        pair.grant();
-        pair.write();
-        pair.wait(REPLICA, |event| matches!(event, LinkEvent::Frame(LEADER, _))).expect("a frame");
-        // The fence is the last of many actions.
-        (0..50_000).for_each(|_| pair.links[REPLICA].grant(LEADER));
-        pair.links[REPLICA].fence();
-        pair.write();
-        let mut frames = 0;
-        pair.turn_until(|at, event| {
-            frames += u32::from(matches!(event, LinkEvent::Frame(..)));
-            at == REPLICA && matches!(event, LinkEvent::Disconnected(LEADER))
-        })
-        .expect("the end of the connection");
-        assert_eq!(frames, 0);
-    }
-}
-
-#[test]
-fn connections_are_divided_between_the_reactors_without_the_log() {
-    let owners = |reactors| [0, 1, 2, 3].map(|peer| Part { reactor: 0, reactors }.owner(peer));
-    assert_eq!(owners(1), [0; 4]);
-    assert_eq!(owners(2), [1; 4]);
-    assert_eq!(owners(3), [1, 2, 1, 2]);
 }

@@ -12,8 +12,8 @@ const FAULT: usize = 4;
 /// The maximum number of faults.
 const MOST: usize = 40;
 
-/// The target of a fuzzer: runs a world with the faults of the bytes. The first byte selects the number of replicas and
-/// of reactors, the second one the seed of the world.
+/// The target of a fuzzer: runs a world with the faults of the bytes. The first byte selects the number of replicas, the
+/// second one the seed of the world.
 ///
 /// # Panics
 /// As [`run`](super::run).
@@ -46,8 +46,8 @@ struct Input<'a> {
 impl<'a> Input<'a> {
     fn new(data: &'a [u8]) -> Self {
         let ([first, seed], faults) = data.split_first_chunk().unwrap_or((&[0; 2], &[]));
-        let (replicas, reactors) = ([3, 5][usize::from(first % 2)], 1 + usize::from(first / 2 % 2));
-        let size = Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), reactors, fences: true };
+        let replicas = [3, 5][usize::from(first % 2)];
+        let size = Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), fences: true };
         Input { size, seed: u64::from(*seed), faults }
     }
 

@@ -10,8 +10,8 @@ mod bytes;
 mod client;
 mod journal;
 mod judge;
+mod links;
 mod mail;
-mod reactors;
 mod replica;
 
 use std::cell::RefCell;
@@ -44,9 +44,6 @@ pub struct Size {
     pub records: u64,
     /// The time when the faults end.
     pub faults: Duration,
-    /// The number of reactors of a replica, 1 or 2. With two, the connections are on another reactor than the machine:
-    /// actions and reports between them take time.
-    pub reactors: usize,
     /// Whether replicas fence. Without fencing a deposed leader writes, and the world panics.
     pub fences: bool,
 }

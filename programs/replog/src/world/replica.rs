@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cmid_mio::proto::Time;
-use cmid_mio::sim::{Node, Program, Turn};
+use cmid_mio::sim::{Node, Program, SimDevice, Turn};
 
 use super::Shared;
 use super::client::{Reply, Request, data};
 use super::journal::Journal;
-use super::reactors::{MEMORY, Reactors};
-use crate::links::LinkEvent;
+use super::links::{InWorld, MEMORY};
+use crate::links::{LinkEvent, Links as _};
 use crate::protocol::{Action, Config, Machine, ProposeError, ReplicaId};
-use crate::rdma::Act;
+use crate::rdma::Rdma;
 
 const PORT: u16 = 7500;
 
@@ -57,7 +57,7 @@ struct Replica {
     id: ReplicaId,
     shared: Rc<Shared>,
     machine: Machine,
-    links: Reactors,
+    links: Rdma<SimDevice, InWorld>,
     journal: Journal,
 }
 
@@ -80,7 +80,7 @@ impl Replica {
             seed: node.random(1 << 16) * size.replicas as u64 + id as u64,
         };
         let machine = Machine::new(config, saved.ballot, saved.records, since_zero(node.now()));
-        let links = Reactors::new(node, size, id, &addrs)?;
+        let links = Rdma::in_world(node, id, &addrs)?;
         Ok(Replica { id, shared: Rc::clone(shared), machine, links, journal })
     }
 
@@ -90,9 +90,9 @@ impl Replica {
         while let Some(action) = self.machine.next_action() {
             match action {
                 Action::Store(batch) => self.journal.store(&batch),
-                Action::Send(to, message) => self.links.act(to, Act::Send(message)),
-                Action::Write(to, offset, frame) => self.links.act(to, Act::Write(offset, frame)),
-                Action::Grant(to) => self.links.act(to, Act::Grant),
+                Action::Send(to, message) => self.links.send(to, message),
+                Action::Write(to, offset, frame) => self.links.write(to, offset, frame),
+                Action::Grant(to) => self.links.grant(to),
                 Action::Fence if self.shared.size.fences => self.links.fence(),
                 Action::Fence => self.links.pretend_to_fence(),
                 Action::Committed(request, index) => self.answer(request, Reply::Committed(request, index)),
@@ -117,10 +117,11 @@ impl Replica {
 
     fn turn(&mut self, now: Time) -> Turn {
         let time = since_zero(now);
-        if let Err(error) = self.links.turn(now) {
+        self.links.begin_turn(now);
+        if let Err(error) = self.links.turn() {
             panic!("replica {}: {error:#}", self.id);
         }
-        while let Some(event) = self.links.next_event(now) {
+        while let Some(event) = self.links.next_event() {
             self.input(|machine| match event {
                 LinkEvent::Connected(peer) => machine.connected(peer),
                 LinkEvent::Disconnected(peer) => machine.disconnected(time, peer),
