@@ -10,7 +10,7 @@ const SIZE: Size = Size { replicas: 3, clients: 3, records: 8, faults: Duration:
 
 #[test]
 fn three_replicas_keep_their_promises() {
-    check(0..2000, |world| assert_eq!(run(world, SIZE).len(), 24));
+    check(0..2500, |world| assert_eq!(run(world, SIZE).len(), 24));
 }
 
 #[test]

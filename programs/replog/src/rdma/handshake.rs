@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::{HandshakeError, Incoming, Options, Session};
 use cmid_mio::proto::redial::{Cause, Todo};
-use cmid_mio::proto::{ConnParam, Errno, Event, PortSpace};
+use cmid_mio::proto::{ConnParam, Errno, Event, IdKey, PortSpace};
 
 use super::{Connection, Driver, LIMIT, Peer, RETRY, Rdma};
 use crate::links::VERSION;
@@ -41,11 +41,14 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
     pub(super) fn listen(&mut self) -> Result<()> {
         let addr = self.peers[self.id].addr;
         let (channel, backlog) = (self.channel, self.peers.len() as i32);
+        if let Some(id) = self.undestroyed.take() {
+            self.destroy_listener(id);
+        }
         let drive = self.driver.drive();
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
         let listens = drive.bind(id, addr).and_then(|()| drive.listen(id, backlog));
         if let Err(error) = listens {
-            let _ = drive.destroy_now(id);
+            self.destroy_listener(id);
             bail!(match error.errno() {
                 Errno::EADDRINUSE => anyhow!("{addr} is in use: stop the other program, or select another port"),
                 Errno::EADDRNOTAVAIL =>
@@ -57,6 +60,11 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
         }
         self.listener = Some(id);
         Ok(())
+    }
+
+    /// Destroys a listener. If that fails, it is tried again before the next attempt to listen.
+    pub(super) fn destroy_listener(&mut self, id: IdKey) {
+        self.undestroyed = self.driver.drive().destroy_now(id).is_err().then_some(id);
     }
 
     /// Connects to the peers without a connection, and listens if there was no device.

@@ -75,6 +75,8 @@ pub struct Rdma<D: DataPath, R: Driver<D> = OnMio<D>> {
     peers: Vec<Peer<D>>,
     /// The listener; `None` while there is no device.
     listener: Option<IdKey>,
+    /// An earlier listener that the device has not destroyed: it has the port.
+    undestroyed: Option<IdKey>,
     listen_at: Time,
     channel: ChannelKey,
     pub(crate) driver: R,
@@ -129,6 +131,7 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             memory,
             peers: addrs.iter().enumerate().map(peer).collect(),
             listener: None,
+            undestroyed: None,
             listen_at: now,
             channel,
             driver,
@@ -145,9 +148,8 @@ impl<D: DataPath, R: Driver<D>> Rdma<D, R> {
             // Only DEVICE_REMOVAL ends a listener.
             if event.cm() == Some(CmEvent::DeviceRemoval) {
                 self.listener = None;
-                let drive = self.driver.drive();
-                self.listen_at = drive.within(RETRY);
-                let _ = drive.destroy(event.id, Time::NEVER);
+                self.listen_at = self.driver.drive().within(RETRY);
+                self.destroy_listener(event.id);
             }
             return Ok(());
         }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use cmid_mio::proto::datapath::{Access, prelude::*};
-use cmid_mio::sim::{Clock, Config, Fabric, SimDevice};
+use cmid_mio::sim::{Clock, Config, Fabric, Host, SimDevice};
 use mio::{Events, Poll};
 
 use super::*;
@@ -15,6 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A leader and a replica, each on its own loop.
 struct Pair<L> {
+    hosts: [Host; 2],
     polls: [Poll; 2],
     links: [L; 2],
 }
@@ -27,12 +28,10 @@ impl<L: Polled> Pair<L> {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let addrs = ["10.0.0.1:7500", "10.0.0.2:7500"].map(|addr| addr.parse::<SocketAddr>().expect("an address"));
         let polls = [(); 2].map(|()| Poll::new().expect("a poll"));
-        let start = |id: ReplicaId| {
-            let device = fabric.host(&[addrs[id].ip()]).device();
-            start(device, polls[id].registry(), id, &addrs).expect("a replica")
-        };
+        let hosts = addrs.map(|addr| fabric.host(&[addr.ip()]));
+        let start = |id: ReplicaId| start(hosts[id].device(), polls[id].registry(), id, &addrs).expect("a replica");
         let links = [start(LEADER), start(REPLICA)];
-        let mut pair = Pair { polls, links };
+        let mut pair = Pair { hosts, polls, links };
         let mut connected = [false; 2];
         pair.turn_until(|at, event| {
             connected[at] |= matches!(event, LinkEvent::Connected(_));
@@ -165,6 +164,20 @@ fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
     pair.links[REPLICA].close(LEADER);
     let error = pair.turn(REPLICA).expect_err("a violation").to_string();
     assert!(error.contains("without the right"), "{error}");
+}
+
+/// It has the port until it is destroyed. Two calls in a row fail, each of those after a removal, among them that which
+/// makes the listener again and the destroy behind it.
+#[test]
+fn a_listener_whose_destroy_fails_does_not_keep_the_port() {
+    for after in 0..10 {
+        let mut pair = Pair::new(Rdma::new);
+        pair.hosts[REPLICA].remove_device();
+        [after, 0].into_iter().for_each(|after| pair.hosts[REPLICA].fail_call(after, Errno::EIO));
+        pair.wait(REPLICA, |event| matches!(event, LinkEvent::Disconnected(LEADER))).expect("the removal");
+        pair.hosts[REPLICA].add_device();
+        pair.wait(REPLICA, |event| matches!(event, LinkEvent::Connected(LEADER))).expect("a connection");
+    }
 }
 
 #[test]
