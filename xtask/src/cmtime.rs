@@ -1,6 +1,5 @@
 //! `cargo xtask cmtime`: the rates of cmid's cmtime and of rdma-core's, in the VM.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,13 +23,10 @@ pub(crate) struct Arguments {
     /// The number of pairs of runs
     #[arg(long, default_value_t = 7, value_name = "K")]
     pairs: u64,
-    /// The backend of cmid-verbs. The results of the kernel backend are added to the recorded ones of librdmacm
-    #[arg(long, value_enum, default_value = "librdmacm")]
-    backend: Backend,
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     pub(crate) kernel: Kernel,
-    /// The time limit in seconds in the VM
+    /// The time limit in seconds in the VM, for each backend of cmid-verbs
     #[arg(long, default_value_t = 1800, value_name = "S")]
     timeout: u64,
 }
@@ -40,18 +36,16 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--profile", "bench", "-p", PROGRAM, "--features", "verbs"], &[])?;
     let folder = context.target().join("cmtime");
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let on_kernel = arguments.backend == Backend::Kernel;
-    in_guest(context, arguments, &folder)?;
-    let mut record = vec!["cmtime", folder.to_str().context("the folder's path is not text")?];
-    record.push(arguments.kernel.series());
-    record.extend(on_kernel.then_some("--kernel-backend"));
-    checks::bench(context, &record)
+    for backend in [Backend::Librdmacm, Backend::Kernel] {
+        in_guest(context, arguments, backend, &folder.join(backend.name()))?;
+    }
+    let folder = folder.to_str().context("the folder's path is not text")?;
+    checks::bench(context, &["cmtime", folder, arguments.kernel.series()])
 }
 
 /// Runs both programs in the VM. Their output goes to this folder.
-fn in_guest(context: &Context, arguments: &Arguments, folder: &Path) -> Result<()> {
-    let Arguments { connections, pairs, backend, kernel, timeout, .. } = *arguments;
+fn in_guest(context: &Context, arguments: &Arguments, backend: Backend, folder: &Path) -> Result<()> {
+    let Arguments { connections, pairs, kernel, timeout } = *arguments;
     let text = format!("sh cmtime sh @cmtime {{backend}} {connections} 10.99.0.1 compare {pairs}");
     let mut line = command::line(context, kernel, backend, Transport::Rxe, &text)?;
     line.words.push(folder.into());

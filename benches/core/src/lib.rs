@@ -3,8 +3,8 @@
 //! A [`Case`] is a step that is repeated with any number of other ids, with a check of each step's result. It is
 //! written once and measured at two [levels](Level): through the bare [`Core`](cmid_proto::Core), and through
 //! [`Drive`](cmid_proto::Drive) with a device that does nothing. `cargo xtask bench` measures all of them and renders
-//! docs/generated/performance.md; `cargo xtask bench --check` measures only the exact figures, and fails beyond the
-//! limits.
+//! docs/generated/performance.md; `cargo xtask step "what the core costs"` measures only the exact figures, and
+//! fails beyond the limits.
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, clippy::panic, reason = "a measurement of something else than was meant must not go on")]
 

@@ -1,7 +1,7 @@
 //! The table of targets and limits.
 //!
 //! A target is a goal of the project. A limit is the value reached, with [a little room](ROOM) for another version of
-//! the compiler. `cargo xtask bench --check` fails beyond a limit, and prints each value with its room.
+//! the compiler. `cargo xtask step "what the core costs"` fails beyond a limit, and prints each value with its room.
 
 use Figure::{Beyond, Case};
 

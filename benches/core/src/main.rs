@@ -13,7 +13,7 @@ use cmid_bench::counting::{self, CASES, Counts, LEVELS};
 use cmid_bench::limits::{ALLOCATIONS, OBJECTS};
 use cmid_bench::memory::{self, Allocator};
 use cmid_bench::report;
-use cmid_bench::results::{OfCore, Section};
+use cmid_bench::results::OfCore;
 use cmid_bench::verdict::{self, Verdict};
 
 #[global_allocator]
@@ -45,9 +45,6 @@ enum Command {
         folder: PathBuf,
         /// The VM's kernel
         kernel: String,
-        /// The output is that of the kernel backend: only its rates are recorded
-        #[arg(long)]
-        kernel_backend: bool,
     },
     /// Run all steps at a level, for callgrind
     #[command(hide = true)]
@@ -64,7 +61,7 @@ fn main() -> Result<()> {
         Command::Counts { ids, keep } => print(&Counts::take(&env::current_exe()?, &ids, keep.as_deref())?),
         Command::Check => check(&measure(&SIZES[..3])?),
         Command::Record => record(),
-        Command::Cmtime { folder, kernel, kernel_backend } => compare_cmtimes(&folder, &kernel, kernel_backend),
+        Command::Cmtime { folder, kernel } => compare_cmtimes(&folder, &kernel),
         Command::Run { level, ids } => counting::run(&level, ids),
     }
 }
@@ -107,15 +104,8 @@ fn record() -> Result<()> {
     core.write(root()?)
 }
 
-fn compare_cmtimes(folder: &Path, kernel: &str, kernel_backend: bool) -> Result<()> {
-    let recorded = Section::read_cmtime(root()?)?;
-    let section = if kernel_backend {
-        let mut section = recorded.context("nothing is recorded for librdmacm")?;
-        cmtime::add_kernel_backend(&mut section, folder)?;
-        section
-    } else {
-        cmtime::section(folder, kernel, recorded)?
-    };
+fn compare_cmtimes(folder: &Path, kernel: &str) -> Result<()> {
+    let section = cmtime::section(folder, kernel)?;
     section.write_cmtime(root()?)?;
     print!("{}", report::render_section(&section)?);
     Ok(())

@@ -85,8 +85,6 @@ pub struct Results {
 }
 
 const CORE: &str = "core.json";
-/// The comparison with rdma-core's cmtime.
-const CMTIME: &str = "cmtime.json";
 
 impl Results {
     /// The folder of the results, from the root of the workspace.
@@ -123,21 +121,12 @@ impl OfCore {
 }
 
 impl Section {
-    /// Reads the comparison with rdma-core's cmtime, if there is one.
-    ///
-    /// # Errors
-    /// The file is malformed.
-    pub fn read_cmtime(root: &Path) -> Result<Option<Self>> {
-        let path = Results::folder(root).join(CMTIME);
-        path.exists().then(|| read(&path)).transpose()
-    }
-
-    /// Writes that comparison.
+    /// Writes the comparison with rdma-core's cmtime.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write_cmtime(&self, root: &Path) -> Result<()> {
-        write(&Results::folder(root).join(CMTIME), self)
+        write(&Results::folder(root).join("cmtime.json"), self)
     }
 }
 
