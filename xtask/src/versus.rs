@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,14 +14,10 @@ use crate::backend::Backend;
 use crate::context::{Context, output};
 use crate::{command, guest, host};
 
-/// The recorded figures, from which docs/generated/performance.md is rendered.
-const RESULTS: &str = "benches/results/versus-c.json";
-/// Those of other crates.
-const PEERS: &str = "benches/results/versus-peers.json";
-/// The echo of messages.
-const ECHO: &str = "benches/results/versus-echo.json";
-/// The system calls of a connection.
-const SYSCALLS: &str = "benches/results/versus-syscalls.json";
+/// The folder of recorded figures, from which docs/generated/performance.md is rendered.
+const RESULTS: &str = "benches/results";
+/// Those of instructions and of idle drivers, which are recorded together.
+const WHOLE: &str = "versus-c.json";
 /// The time limit in seconds for all figures.
 const LONG: u64 = 3600;
 /// The time limit in seconds for the figures of the tests.
@@ -31,14 +27,11 @@ pub(crate) const QUICK: &str = "@versus measure --c @versus-c --quick";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only the exact figures with limits, as in the tests
-    #[arg(long)]
-    quick: bool,
     /// Record the figures; with `--parts` only those of peers, echo and system calls
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long)]
     record: bool,
     /// Only these parts
-    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', conflicts_with = "quick")]
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     parts: Vec<Part>,
 }
 
@@ -62,23 +55,14 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     prepare(context)?;
     let kernel = context.kernel;
-    if arguments.quick {
-        let options = Options { kernel, timeout: Duration::from_secs(LIMIT), ..Options::default() };
-        return guest::run(&[options], &line(context, QUICK)?);
-    }
     let directory = context.target().join("versus");
     // The figures of an earlier run must not be taken for this one's.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
-    let files = ["figures.json", "peers.json", "echo.json", "syscalls.json"].map(|name| directory.join(name));
-    let [figures, of_peers, echo, syscalls] = &files;
     let parts = if arguments.parts.is_empty() { Part::value_variants() } else { &arguments.parts };
-    let mut into: Vec<OsString> = vec!["--into".into(), figures.clone().into_os_string()];
-    into.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
+    let mut into: Vec<OsString> = vec!["--into".into(), directory.clone().into_os_string()];
     if parts.iter().any(|part| matches!(part, Part::Peers | Part::Echo)) {
         into.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
-        into.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
-        into.extend(["--echo-into".into(), echo.clone().into_os_string()]);
     }
     let measure = |parts: Vec<Part>, counted_clock: bool| {
         let names = parts.iter().filter_map(ValueEnum::to_possible_value);
@@ -95,10 +79,10 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let (counted, timed) = parts.iter().partition(|part| **part == Part::Echo);
     let measured = measure(timed, false).and_then(|()| measure(counted, true));
     // Figures are written only when they are complete. They are also valid if a limit is exceeded.
-    for (file, recorded) in files.iter().zip([RESULTS, PEERS, ECHO, SYSCALLS]) {
-        let is_whole = arguments.parts.is_empty() || recorded != RESULTS;
-        if arguments.record && is_whole && file.try_exists()? {
-            fs::copy(file, context.root.join(recorded)).context(recorded)?;
+    for name in files_of(&directory, "json")? {
+        let is_whole = arguments.parts.is_empty() || name != WHOLE;
+        if arguments.record && is_whole {
+            fs::copy(directory.join(&name), context.root.join(RESULTS).join(&name)).context("recording")?;
         }
     }
     measured
@@ -122,17 +106,22 @@ fn build_peers(context: &mut Context) -> Result<PathBuf> {
 /// Installs Valgrind, and compiles both programs. cmid's is optimised across crates.
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(&["valgrind"])?;
-    let versus = ["build", "--profile", "bench", "--bins", "-p", "cmid-versus", "--features", "cmid-versus/verbs"];
+    let versus = ["build", "--profile", "bench", "--bins", "-p", "cmid-versus"];
     context.cargo(&versus, &[])?;
     let program = context.release("versus-c");
     fs::create_dir_all(context.target().join("release")).context("the folder of programs")?;
     let folder = context.root.join("benches/vs-c/c");
-    let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?.flatten();
-    let is_c = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "c");
-    let sources: Vec<_> = files.map(|entry| entry.path()).filter(is_c).collect();
+    let sources: Vec<_> = files_of(&folder, "c")?.iter().map(|name| folder.join(name)).collect();
     ensure!(!sources.is_empty(), "no C program in {}", folder.display());
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).args(sources);
     output(compiler.args(["-lrdmacm", "-libverbs"]))?;
     Ok(())
+}
+
+/// The names of the files in a folder with this extension.
+fn files_of(folder: &Path, extension: &str) -> Result<Vec<OsString>> {
+    let files = fs::read_dir(folder).with_context(|| folder.display().to_string())?.flatten();
+    let names = files.map(|entry| entry.file_name());
+    Ok(names.filter(|name| Path::new(name).extension().is_some_and(|it| it == extension)).collect())
 }

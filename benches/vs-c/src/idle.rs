@@ -6,9 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_harness::{Driver, Make, OnBlocking, OnEpoll, OnMio};
+use cmid_harness::{Driver, Make};
 use cmid_proto::{Acks, CmEvent, ConnParam, Event, Pollable, PortSpace};
-use cmid_sim::{Clock, Config, Fabric, SimDevice};
 
 use crate::param::PARAM;
 
@@ -151,48 +150,38 @@ fn switches(threads: [i32; 2]) -> Result<u64> {
     })
 }
 
-/// Counts for every driver on the simulator.
-pub(crate) fn on_simulator() -> Result<()> {
-    for (driver, woken) in [
-        ("epoll", on_fabric::<OnEpoll<SimDevice>>(FAR)?),
-        ("mio", on_fabric::<OnMio<SimDevice>>(FAR)?),
-        ("blocking", on_fabric::<OnBlocking<SimDevice>>(FAR)?),
-    ] {
-        println!("cmid-{driver}: woken {woken} times in {SPAN:?}");
-    }
-    Ok(())
-}
-
-const SPAN: Duration = Duration::from_secs(2);
-
-fn on_fabric<W: Make<SimDevice>>(armed: Duration) -> Result<u64> {
-    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
-    let (server, client) = (fabric.host(&["10.0.0.2".parse()?]), fabric.host(&["10.0.0.1".parse()?]));
-    wakeups::<W, _>([server.device(), client.device()], "10.0.0.2:7471".parse()?, armed, SPAN)
-}
-
 #[cfg(test)]
 mod tests {
+    use cmid_harness::{OnBlocking, OnEpoll, OnMio};
+    use cmid_sim::{Clock, Config, Fabric, SimDevice};
+
     use super::*;
+
+    /// The wake-ups of a driver on the simulator in two seconds.
+    fn woken<W: Make<SimDevice>>(armed: Duration) -> u64 {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        let devices = ["10.0.0.2", "10.0.0.1"].map(|ip| fabric.host(&[ip.parse().unwrap()]).device());
+        wakeups::<W, _>(devices, "10.0.0.2:7471".parse().unwrap(), armed, Duration::from_secs(2)).unwrap()
+    }
 
     #[test]
     fn an_idle_epoll_driver_sleeps() {
-        assert_eq!(on_fabric::<OnEpoll<SimDevice>>(FAR).unwrap(), 0);
+        assert_eq!(woken::<OnEpoll<SimDevice>>(FAR), 0);
     }
 
     #[test]
     fn an_idle_mio_driver_sleeps() {
-        assert_eq!(on_fabric::<OnMio<SimDevice>>(FAR).unwrap(), 0);
+        assert_eq!(woken::<OnMio<SimDevice>>(FAR), 0);
     }
 
     #[test]
     fn an_idle_blocking_driver_sleeps() {
-        assert_eq!(on_fabric::<OnBlocking<SimDevice>>(FAR).unwrap(), 0);
+        assert_eq!(woken::<OnBlocking<SimDevice>>(FAR), 0);
     }
 
     #[test]
     fn a_driver_that_is_woken_is_noticed() {
         // The first deadline passes after the count has begun, and others before it ends.
-        assert!(on_fabric::<OnEpoll<SimDevice>>(Duration::from_millis(500)).unwrap() >= 2);
+        assert!(woken::<OnEpoll<SimDevice>>(Duration::from_millis(500)) >= 2);
     }
 }

@@ -1,8 +1,9 @@
-//! The same echo over `Messages` and over TCP, for `cargo xtask versus --parts echo`. That on rdma-io is in
-//! `benches/peers/rdma-io`. The client keeps a number of messages under way; the server sends back what has arrived.
+//! The same echo on the data path, over `Messages` and over TCP, for `cargo xtask versus --parts echo`. That on rdma-io is
+//! in `benches/peers/rdma-io`. The client keeps a number of messages under way; the server sends back what has arrived.
 
 mod on_epoll;
 mod on_tokio;
+mod path;
 mod tcp;
 
 use std::net::SocketAddr;
@@ -10,8 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use cmid_proto::ConnParam;
+use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::{Attaching, CreateError};
+use cmid_proto::handshake::{Incoming, Options, Session};
 use cmid_proto::messages::{HEADER, MessagesConfig};
+use cmid_proto::{Acks, ChannelKey, ConnParam, PortSpace, PrivateData};
+use cmid_verbs::Verbs;
 
 /// The limit of a handshake and of an end.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -35,13 +40,17 @@ pub(crate) struct Arguments {
     /// The length of each message in bytes
     #[arg(short = 'z', long, default_value_t = 64)]
     size: usize,
-    /// The number of messages under way
+    /// The number of messages under way; of the data path one
     #[arg(short = 'w', long, default_value_t = 1)]
     window: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Carrier {
+    /// The data path, with poll(2)
+    Path,
+    /// The data path, with a read of the completion channel, as `ibv_rc_pingpong` does
+    PathBlocking,
     /// `Messages` on io-epoll, with poll(2)
     Epoll,
     /// A channel of io-tokio
@@ -83,16 +92,64 @@ impl Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     match arguments.on {
+        Carrier::Path => path::run(arguments, false),
+        Carrier::PathBlocking => path::run(arguments, true),
         Carrier::Epoll => on_epoll::run(arguments),
         Carrier::TcpPoll => tcp::run(arguments),
-        Carrier::Tokio | Carrier::TcpTokio => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                match arguments.on {
-                    Carrier::Tokio => on_tokio::channel(arguments).await,
-                    Carrier::TcpTokio | Carrier::Epoll | Carrier::TcpPoll => on_tokio::tcp(arguments).await,
+        Carrier::Tokio => runtime()?.block_on(on_tokio::channel(arguments)),
+        Carrier::TcpTokio => runtime()?.block_on(on_tokio::tcp(arguments)),
+    }
+}
+
+/// With one thread.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// A connection on io-epoll.
+struct Opened<A> {
+    driver: Epoll<Verbs>,
+    channel: ChannelKey,
+    session: Session<A>,
+    /// That of the peer.
+    private_data: PrivateData,
+}
+
+/// Connects, or accepts the first request.
+fn open<A>(
+    arguments: Arguments,
+    private_data: &[u8],
+    attach: impl Fn(&mut Verbs, Attaching<'_>) -> Result<A, CreateError>,
+) -> Result<Opened<A>> {
+    let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
+    let drive = driver.drive();
+    let channel = drive.open_channel(Acks::OnDelivery)?;
+    let options = Options { param: PARAM, private_data, timeout: LIMIT, ..Options::default() };
+    let mut session = None;
+    if arguments.server {
+        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        drive.bind(id, arguments.address)?;
+        drive.listen(id, 0)?;
+    } else {
+        session = Some(Session::connect(drive, Some(channel), arguments.address, &options)?);
+    }
+    loop {
+        driver.wait(None)?;
+        let drive = driver.drive();
+        while let Some(event) = drive.next_event(channel) {
+            let event = match Incoming::new(drive, event) {
+                Ok(incoming) => {
+                    session = Some(Session::accept(drive, incoming, &options, &attach)?);
+                    continue;
                 }
-            })
+                Err(event) => event,
+            };
+            let Some(begun) = &mut session else { continue };
+            let connected = begun.handle(drive, event, &attach)?;
+            if let Some(private_data) = connected.map(|connected| connected.private_data.clone()) {
+                let session = session.context("no connection")?;
+                return Ok(Opened { driver, channel, session, private_data });
+            }
         }
     }
 }

@@ -3,19 +3,19 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_epoll::{Config, Epoll};
+use cmid_epoll::Epoll;
 use cmid_proto::datapath::{
     Access, Attaching, Block, Caps, Completion, CreateError, Parts, Pool, QpParts, SendWr, Signaled, WcStatus,
     prelude::*,
 };
-use cmid_proto::handshake::{Incoming, Options, Session};
+use cmid_proto::handshake::Session;
 use cmid_proto::messages::{HEADER, Messages, MessagesConfig, Received};
-use cmid_proto::{Acks, ChannelKey, Errno, PortSpace, Time};
+use cmid_proto::{ChannelKey, Errno, Time};
 use cmid_verbs::Verbs;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 
-use super::{Arguments, LIMIT, PARAM};
+use super::{Arguments, Opened};
 
 const SEND: u64 = 1;
 const RECV: u64 = 2;
@@ -78,40 +78,9 @@ impl Echo {
     fn open(arguments: Arguments) -> Result<Self> {
         let config = arguments.config()?;
         let attach = |device: &mut Verbs, to: Attaching<'_>| attach(device, to, config);
-        let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
-        let drive = driver.drive();
-        let channel = drive.open_channel(Acks::OnDelivery)?;
-        let hello = config.hello();
-        let options = Options { param: PARAM, private_data: &hello, timeout: LIMIT, ..Options::default() };
-        let mut session = None;
-        if arguments.server {
-            let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-            drive.bind(id, arguments.address)?;
-            drive.listen(id, 0)?;
-        } else {
-            session = Some(Session::connect(drive, Some(channel), arguments.address, &options)?);
-        }
-        let mut messages = None;
-        while messages.is_none() {
-            driver.wait(None)?;
-            let drive = driver.drive();
-            while let Some(event) = drive.next_event(channel) {
-                let event = match Incoming::new(drive, event) {
-                    Ok(incoming) => {
-                        session = Some(Session::accept(drive, incoming, &options, attach)?);
-                        continue;
-                    }
-                    Err(event) => event,
-                };
-                let Some(session) = &mut session else { continue };
-                let now = drive.now();
-                if let Some(connected) = session.handle(drive, event, attach)? {
-                    messages = Some(Messages::new(config, &connected.private_data, now)?);
-                }
-            }
-        }
+        let Opened { mut driver, channel, session, private_data } = super::open(arguments, &config.hello(), attach)?;
+        let messages = Messages::new(config, &private_data, driver.drive().now())?;
         let signaled = Signaled::one_in(u32::from(config.window) / 2);
-        let (session, messages) = session.zip(messages).context("no connection")?;
         let message = vec![1; arguments.size];
         Ok(Echo { driver, channel, session, messages, message, received: 0, sent: 0, signaled })
     }

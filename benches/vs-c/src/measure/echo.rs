@@ -72,9 +72,9 @@ fn programs(programs: &Programs, peers: &Path) -> [Program; 9] {
     let rdma_io = Form::Ours(peers.join("peer-rdma-io-echo"));
     [
         of_c(PINGPONG, Form::Pingpong, true),
-        ours("cmid's data path, blocking", "pingpong --blocking", false, false),
+        ours("cmid's data path, blocking", "echo --on path-blocking", false, false),
         of_c("C, poll(2)", Form::C(programs.c.clone()), false),
-        ours(POLLED, "pingpong", false, false),
+        ours(POLLED, "echo --on path", false, false),
         ours("Messages on io-epoll, poll(2)", "echo --on epoll", false, true),
         ours("TCP, poll(2)", "echo --on tcp-poll", true, true),
         ours("a channel of io-tokio", "echo --on tokio", false, true),
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(said(0, false), "ibv_rc_pingpong -d rxe1 -g 1 -p 7 -n 5 -s 64 -e 10.98.0.2");
         assert_eq!(said(2, true), "env VERSUS_PARTS=1 c 10.98.0.2 7 serve:1");
         assert_eq!(said(2, false), "env VERSUS_PARTS=1 c 10.98.0.2 7 messages:5");
-        assert_eq!(said(1, false), "versus pingpong --blocking 10.98.0.2:7 -n 5 -z 64");
+        assert_eq!(said(1, false), "versus echo --on path-blocking 10.98.0.2:7 -n 5 -z 64");
         assert_eq!(said(6, true), "versus echo --on tokio 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
         assert_eq!(said(7, true), "peers/peer-rdma-io-echo 10.98.0.2:7 -n 5 -z 64 -w 1 -s");
     }

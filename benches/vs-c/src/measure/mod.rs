@@ -13,7 +13,7 @@ mod syscalls;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use cmid_bench::results::{Row, Section};
 use cmid_verbs::Backend;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     c: PathBuf,
     /// Only the exact figures with limits
-    #[arg(long)]
+    #[arg(long, conflicts_with = "parts")]
     quick: bool,
     /// Only these parts
     #[arg(
@@ -42,21 +42,12 @@ pub(crate) struct Arguments {
         default_value = "counts,echo,idle,peers,syscalls"
     )]
     parts: Vec<Part>,
-    /// The file for the figures
-    #[arg(long, value_name = "FILE")]
+    /// The folder for the files of the figures
+    #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
-    /// The folder of the programs on other crates
+    /// The folder of the programs on other crates, for the parts echo and peers
     #[arg(long, value_name = "FOLDER")]
     peers: Option<PathBuf>,
-    /// The file for their figures
-    #[arg(long, value_name = "FILE")]
-    peers_into: Option<PathBuf>,
-    /// The file for the echo
-    #[arg(long, value_name = "FILE")]
-    echo_into: Option<PathBuf>,
-    /// The file for the system calls
-    #[arg(long, value_name = "FILE")]
-    syscalls_into: Option<PathBuf>,
 }
 
 /// The parts of the measurement.
@@ -75,61 +66,47 @@ enum Part {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, quick, parts, into, peers, peers_into, echo_into, syscalls_into } = arguments;
+    let Arguments { c, quick, parts, into, peers } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone() };
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let on = |backend| drivers.iter().map(move |driver| Variant { driver, backend });
     let variants: Vec<_> = on(Backend::Librdmacm).chain(on(Backend::Kernel)).collect();
-    let (mut port, mut rows) = (FIRST_PORT, Vec::new());
-    let mut add = |more: Vec<Row>| {
-        show(&more);
-        rows.extend(more);
+    let is_wanted = |part| parts.contains(&part) && (!quick || matches!(part, Part::Counts | Part::Idle));
+    let peers = || peers.as_ref().context("--peers is missing");
+    let record = |name, title, about, rows: &[Row]| match into {
+        Some(folder) if !rows.is_empty() => write(&folder.join(name), &section(title, about, rows)),
+        _ => Ok(()),
     };
-    if parts.contains(&Part::Idle) {
-        add(idle::rows(&mut port)?);
+    let (mut port, mut rows) = (FIRST_PORT, Vec::new());
+    if is_wanted(Part::Idle) {
+        rows.extend(shown(idle::rows(&mut port)?));
     }
-    if parts.contains(&Part::Counts) {
-        add(counts::active(&programs, &variants, &mut port)?);
+    if is_wanted(Part::Counts) {
+        rows.extend(shown(counts::active(&programs, &variants, &mut port)?));
         if !quick {
-            add(counts::passive(&programs, &variants, &mut port)?);
+            rows.extend(shown(counts::passive(&programs, &variants, &mut port)?));
         }
     }
-    let wanted = |part| peers.as_ref().filter(|_| parts.contains(&part) && !quick);
-    let counts_calls = parts.contains(&Part::Syscalls) && !quick;
-    let is_measured = !rows.is_empty() || counts_calls || wanted(Part::Peers).is_some() || wanted(Part::Echo).is_some();
-    ensure!(is_measured, "nothing is measured: --quick leaves peers, the echo and system calls out");
-    if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
-        write(file, &section(TITLE, ABOUT, &rows))?;
+    record("versus-c.json", TITLE, ABOUT, &rows)?;
+    if is_wanted(Part::Syscalls) {
+        let rows = shown(syscalls::rows(&programs, drivers, &mut port)?);
+        record("versus-syscalls.json", syscalls::TITLE, syscalls::ABOUT, &rows)?;
     }
-    if counts_calls {
-        let rows = syscalls::rows(&programs, drivers, &mut port)?;
-        show(&rows);
-        if let Some(file) = syscalls_into {
-            write(file, &section(syscalls::TITLE, syscalls::ABOUT, &rows))?;
-        }
+    if is_wanted(Part::Echo) {
+        let rows = shown(echo::rows(&programs, peers()?, &mut port)?);
+        record("versus-echo.json", echo::TITLE, echo::ABOUT, &rows)?;
     }
-    if let Some(folder) = wanted(Part::Echo) {
-        let rows = echo::rows(&programs, folder, &mut port)?;
-        show(&rows);
-        if let Some(file) = echo_into {
-            write(file, &section(echo::TITLE, echo::ABOUT, &rows))?;
-        }
-    }
-    if let Some(folder) = wanted(Part::Peers) {
-        let rows = peers::rows(&programs, folder, &mut port)?;
-        show(&rows);
-        if let Some(file) = peers_into {
-            write(file, &section(peers::TITLE, peers::ABOUT, &rows))?;
-        }
+    if is_wanted(Part::Peers) {
+        let rows = shown(peers::rows(&programs, peers()?, &mut port)?);
+        record("versus-peers.json", peers::TITLE, peers::ABOUT, &rows)?;
     }
     counts::hold(&rows)
 }
 
 /// Prints figures at once, so that they are visible also if a later measurement fails.
-fn show(rows: &[Row]) {
-    for row in rows {
-        println!("{}", rows::text(row));
-    }
+fn shown(rows: Vec<Row>) -> Vec<Row> {
+    rows.iter().for_each(|row| println!("{}", rows::text(row)));
+    rows
 }
 
 /// Writes the file atomically, so that an existing file is complete.
