@@ -46,8 +46,6 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM
-    Sanitize(sanitize::Arguments),
     /// Run a command in a VM with soft-RoCE: rxe0 has 10.99.0.1 and 10.99.0.2; the exit status is the command's
     Softroce(guest::Arguments),
     /// Run a command as root in another release of Debian, which debootstrap makes in the cache, with this workspace
@@ -63,11 +61,7 @@ enum Task {
     Faults(faults::Arguments),
     /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is
     /// installed if missing
-    Bench {
-        /// Only measure the exact costs, with up to 100,000 ids, and fail beyond a limit
-        #[arg(long)]
-        check: bool,
-    },
+    Bench,
     /// Search for an input that breaks an invariant, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Run random programs of calls on the simulator and on the VM's kernel, which must agree
@@ -142,9 +136,7 @@ fn run(task: Task) -> Result<()> {
         Task::Faults(arguments) => faults::command(&mut context, &arguments)?,
         Task::Differential(arguments) => differential::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel)?, &arguments)?,
-        Task::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
-        Task::Bench { check: true } => checks::bench(&context, &["check"])?,
-        Task::Bench { check: false } => {
+        Task::Bench => {
             checks::bench(&context, &["record"])?;
             reports::render(&context)?;
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: runs the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM.
+//! Steps that run the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM.
 //!
 //! rustc contains both, so no other compiler is needed; only the options that enable them are unstable. The code
 //! linked in is instrumented. librdmacm and libibverbs are not, but they use the sanitizer's allocator too. So it
@@ -13,49 +13,10 @@
 use std::ffi::OsStr;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
-use cmid_softroce::Kernel;
 
 use crate::backend::Backend;
 use crate::context::Context;
-use crate::host;
 use crate::step::{On, Vm};
-
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The kernel of the VM: 6.1 or 6.12
-    #[arg(long, default_value_t)]
-    pub(crate) kernel: Kernel,
-    /// What to run
-    #[arg(long, value_enum, default_value_t)]
-    extent: Extent,
-    /// The backend of cmid-verbs
-    #[arg(long, value_enum, default_value_t)]
-    backend: Backend,
-}
-
-/// What runs. Each extent contains the one before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Extent {
-    /// The programs of tests/kernel
-    Device,
-    /// Also the conformance suite on one driver
-    OneDriver,
-    /// Also the suite on the other drivers
-    #[default]
-    AllDrivers,
-}
-
-impl Extent {
-    /// The build and the command in the VM.
-    fn vm(self, on: On, backend: Backend) -> Vm {
-        match self {
-            Extent::Device => device(on, backend),
-            Extent::OneDriver => one_driver(on, backend),
-            Extent::AllDrivers => all_drivers(on, backend),
-        }
-    }
-}
 
 /// The command of an extent. A report ends the program with status 86, which is otherwise unused. The reports go to files, so
 /// that those of child processes are not missed. Freed memory is overwritten with a pattern that is no valid pointer, and kept
@@ -84,12 +45,6 @@ const FLAGS: &str = "-Zsanitizer=address\x1f-Clink-arg=-rdynamic";
 
 /// The tests of unsafe code without a device. Not `tests/orders.rs`: loom switches stacks.
 const HOST_TESTS: &[&str] = &["test", "-p", "cmid-verbs", "--lib", "--", "--quiet"];
-
-/// Builds and runs the programs.
-pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
-    host::prepare(context)?;
-    arguments.extent.vm(On::Kernel(arguments.kernel), arguments.backend).run(context)
-}
 
 /// The programs of `tests/kernel`.
 pub(crate) const fn device(on: On, backend: Backend) -> Vm {

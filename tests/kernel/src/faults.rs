@@ -1,4 +1,4 @@
-//! Mistakes with librdmacm that a sanitizer must report. `cargo xtask sanitize` makes each of them and fails if it is
+//! Mistakes with librdmacm that a sanitizer must report. The script `sanitize` makes each of them and fails if it is
 //! not reported. This shows that the instrumentation works and no option has disabled it.
 //!
 //! The SAFETY comments of this crate rule out each of these mistakes. `faults none` makes the same calls without a
