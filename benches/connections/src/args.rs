@@ -49,13 +49,10 @@ pub(crate) struct Args {
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     pub(crate) backend: cmid_verbs::Backend,
-    /// The simulated server ends after this many connections, if not after all of them.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
-    pub(crate) serves: Option<u64>,
     /// Synchronize with the other side over TCP, at the same address and port, like cmtime of rdma-core 52 to 58:
     /// one connection to warm up, then all of them with QPs, then all of them without, numbered from --base-qpn or
     /// 1000 on. The results of the last two rounds are reported. Only with --device verbs.
-    #[arg(long, conflicts_with = "serves")]
+    #[arg(long)]
     pub(crate) oob: bool,
     /// Print the results as JSON.
     #[arg(long)]

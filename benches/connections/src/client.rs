@@ -14,7 +14,7 @@ use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
 use crate::phase::Phase;
 use crate::point::Point;
-use crate::tally::{Log, Span, Tally};
+use crate::tally::Tally;
 
 /// One connection: in its phase, or waiting for the next one.
 struct Conn<D: DataPath> {
@@ -48,7 +48,6 @@ pub(crate) struct Client<D: DataPath> {
     waiting: u64,
     /// How many are in progress.
     alive: u64,
-    log: Log,
     tally: Tally,
 }
 
@@ -66,8 +65,7 @@ impl<D: DataPath> Client<D> {
             due: (0..places).collect(),
             waiting: 0,
             alive: plan.connections,
-            log: Log::new(),
-            tally: Tally::new()?,
+            tally: Tally::default(),
         };
         client.work(drive);
         Ok(client)
@@ -79,27 +77,17 @@ impl<D: DataPath> Client<D> {
 
     /// Returns the results. Connections in progress count as unfinished.
     pub(crate) fn conclude(mut self) -> Tally {
-        self.tally.file(&mut self.log);
         self.tally.unfinished = self.alive;
         self.tally
     }
 
-    /// Handles all available events. Returns true if there was one.
-    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> bool {
-        let mut any = false;
+    /// Handles all available events.
+    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         // The event is large, so it is used by reference.
         while let Some(event) = &drive.next_event(self.channel) {
-            any = true;
             self.on_event(drive, event);
         }
         self.work(drive);
-        any
-    }
-
-    fn note(&mut self, span: Span, begin: Time, end: Time) {
-        if !self.log.note(span, begin, end) {
-            self.tally.file(&mut self.log);
-        }
     }
 
     /// Begins the phases that can begin: a phase once all connections are ready.
@@ -259,13 +247,13 @@ impl<D: DataPath> Client<D> {
         }
         // Without an address to bind to there is no such phase, as in cmtime.
         if phase != Phase::Bind || self.plan.bind.is_some() {
-            self.note(Span::One(phase), begun, end);
+            self.tally.phases[phase as usize].note(begun, end);
         }
         if phase == Phase::Connect {
-            self.note(Span::Connected, born, end);
+            self.tally.connected.note(born, end);
         }
         if next.is_none() {
-            self.note(Span::Whole, born, end);
+            self.tally.whole.note(born, end);
             self.leave(place);
         }
     }

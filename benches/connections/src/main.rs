@@ -41,7 +41,7 @@ use crate::oob::Oob;
 use crate::point::Point;
 use crate::report::{Report, print_served};
 #[cfg(feature = "verbs")]
-use crate::side::{Alone, Outcome};
+use crate::side::Outcome;
 use crate::tally::Tally;
 
 fn main() -> Result<()> {
@@ -55,14 +55,13 @@ fn main() -> Result<()> {
 /// Runs both sides, because a simulated fabric cannot be shared with another process.
 fn on_the_simulator(args: &Args) -> Result<()> {
     ensure!(!args.oob, "--oob is for --device verbs: on the simulator both sides are here");
-    let serves = args.serves.unwrap_or(args.connections);
-    let (tally, served) = on_sim::run(args.driver, args.port, args.plan(), serves)?;
-    let result = conclude(args, args.connections, &tally, true);
-    if !args.json {
+    let (tally, served) = on_sim::run(args.driver, args.port, args.plan())?;
+    conclude(args, args.connections, &tally, true)?;
+    if let Some(served) = served.filter(|_| !args.json) {
         say!("the server:")?;
         print_served(&served)?;
     }
-    result
+    Ok(())
 }
 
 /// Ends a client: fails unless all connections have finished. Prints the results if `prints`, and after a failure.
@@ -115,7 +114,7 @@ fn one_round(
     use anyhow::Context as _;
 
     let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
-    match run_on(args.driver, device, role, plan, &Alone::default(), meet)? {
+    match run_on(args.driver, device, role, plan, meet)? {
         Outcome::Client(tally) => conclude(args, plan.connections, &tally, prints),
         Outcome::Server(served) => {
             if prints {

@@ -6,7 +6,7 @@ use cmid_proto::datapath::DataPath;
 
 use crate::args::{Plan, Role};
 use crate::point::Point;
-use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
+use crate::side::{Deadline, Outcome, SLICE, Side};
 
 /// Runs one side on a driver. `meet` is called with [`Point::Ready`] when a server listens or a client has begun, and
 /// then at each further point, if the plan is to synchronize with the other side. Its failure ends the side.
@@ -15,14 +15,13 @@ pub(crate) fn run_on<D: DataPath>(
     device: D,
     role: Role,
     plan: Plan,
-    alone: &Alone,
     meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     match driver {
-        DriverName::Mio => run(OnMio::make(device)?, role, plan, alone, meet),
-        DriverName::Epoll => run(OnEpoll::make(device)?, role, plan, alone, meet),
-        DriverName::Blocking => run(OnBlocking::make(device)?, role, plan, alone, meet),
-        DriverName::Tokio => run(OnTokio::make(device)?, role, plan, alone, meet),
+        DriverName::Mio => run(OnMio::make(device)?, role, plan, meet),
+        DriverName::Epoll => run(OnEpoll::make(device)?, role, plan, meet),
+        DriverName::Blocking => run(OnBlocking::make(device)?, role, plan, meet),
+        DriverName::Tokio => run(OnTokio::make(device)?, role, plan, meet),
     }
 }
 
@@ -30,18 +29,14 @@ fn run<D: DataPath, S: Make<D>>(
     mut driver: S,
     role: Role,
     plan: Plan,
-    alone: &Alone,
     meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     let deadline = Deadline::of(&plan);
     let mut side = Side::begin(driver.drive(), role, plan)?;
     meet(Point::Ready)?;
     while !side.is_over() && !deadline.is_past() {
-        let alone = alone.is_set();
         driver.wait(Some(SLICE))?;
-        if !side.advance(driver.drive()) && alone {
-            break;
-        }
+        side.advance(driver.drive());
         side.keep_in_step(driver.drive(), meet)?;
     }
     Ok(side.conclude(driver.drive()))

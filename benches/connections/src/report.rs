@@ -49,7 +49,7 @@ impl Line {
 
 impl Report {
     pub(crate) fn new(args: &Args, connections: u64, tally: &Tally) -> Self {
-        let phases = Phase::ALL.iter().map(|&phase| (phase.name(), tally.of(phase)));
+        let phases = Phase::ALL.map(Phase::name).into_iter().zip(&tally.phases);
         let all = phases.chain([("until connected", &tally.connected), ("whole life", &tally.whole)]);
         Report {
             driver: args.driver.name(),

@@ -94,18 +94,15 @@ impl<D: DataPath> Server<D> {
         self.served
     }
 
-    /// Handles all available events. Returns true if there was one.
-    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> bool {
-        let mut any = false;
+    /// Handles all available events.
+    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         while !self.is_over()
             && let Some(event) = &drive.next_event(self.channel)
         {
-            any = true;
             if let Err(reason) = self.on_event(drive, event) {
                 self.fail(drive, event.id, reason);
             }
         }
-        any
     }
 
     fn on_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: &Event) -> Result<(), String> {

@@ -1,6 +1,5 @@
 //! Either side, for loops that handle both alike.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -13,7 +12,7 @@ use crate::point::Point;
 use crate::server::{Served, Server};
 use crate::tally::Tally;
 
-/// How long a driver sleeps between two checks of the deadline and of [`Alone`].
+/// How long a driver sleeps between two checks of the deadline.
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 pub(crate) enum Side<D: DataPath> {
@@ -43,8 +42,8 @@ impl<D: DataPath> Side<D> {
         }
     }
 
-    /// Handles all available events. Returns true if there was one.
-    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> bool {
+    /// Handles all available events.
+    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         match self {
             Side::Client(client) => client.advance(drive),
             Side::Server(server) => server.advance(drive),
@@ -75,21 +74,6 @@ impl<D: DataPath> Side<D> {
             Side::Client(client) => Outcome::Client(Box::new(client.conclude())),
             Side::Server(server) => Outcome::Server(server.conclude(drive)),
         }
-    }
-}
-
-/// Whether the other side has ended, so that no more events will arrive. Set by the code that runs both sides. A side
-/// that is alone stops once it has no more work.
-#[derive(Debug, Default)]
-pub(crate) struct Alone(AtomicBool);
-
-impl Alone {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }
 

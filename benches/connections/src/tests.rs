@@ -13,7 +13,7 @@ use crate::args::{Plan, Role};
 use crate::on_driver::run_on;
 use crate::oob::{self, Oob};
 use crate::point::Point;
-use crate::side::{Alone, Outcome};
+use crate::side::Outcome;
 use crate::tally::Tally;
 
 const PLAN: Plan = Plan {
@@ -34,7 +34,7 @@ fn run(driver: DriverName, server: &str, plan: Plan) -> Tally {
     let (client, _other) = (fabric.host(&[one]), fabric.host(&[other]));
     let server: SocketAddr = server.parse().unwrap();
     let role = Role::Client(server);
-    match run_on(driver, client.device(), role, plan, &Alone::default(), &mut |_| Ok(())).unwrap() {
+    match run_on(driver, client.device(), role, plan, &mut |_| Ok(())).unwrap() {
         Outcome::Client(tally) => *tally,
         Outcome::Server(_) => panic!("a client is no server"),
     }
@@ -92,8 +92,7 @@ fn a_connection_that_ends_while_it_waits_for_the_others_has_failed() {
     let listener = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
     driver.drive().bind(listener, address).and_then(|()| driver.drive().listen(listener, 8)).unwrap();
     let plan = Plan { connections: 2, base_qpn: Some(1000), ..PLAN };
-    let run =
-        move || run_on(DriverName::Epoll, client, Role::Client(address), plan, &Alone::default(), &mut |_| Ok(()));
+    let run = move || run_on(DriverName::Epoll, client, Role::Client(address), plan, &mut |_| Ok(()));
     let client = thread::spawn(move || run().unwrap());
     let (mut requests, mut established) = (Vec::new(), false);
     while requests.len() < 2 || !established {
@@ -125,9 +124,9 @@ fn the_device_of_a_server_goes() {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let ip: IpAddr = "10.0.0.2".parse().unwrap();
         let host = fabric.host(&[ip]);
-        let (role, alone) = (Role::Server((ip, 7471).into()), Alone::default());
+        let role = Role::Server((ip, 7471).into());
         let begin = Instant::now();
-        let ended = run_on(driver, host.device(), role, plan, &alone, &mut |_| {
+        let ended = run_on(driver, host.device(), role, plan, &mut |_| {
             host.remove_device();
             Ok(())
         })
@@ -156,7 +155,7 @@ fn in_step(plan: Plan) -> [(Outcome, Vec<Point>); 2] {
             been.push(point);
             Ok(())
         };
-        let outcome = run_on(DriverName::Epoll, device, role, plan, &Alone::default(), meet);
+        let outcome = run_on(DriverName::Epoll, device, role, plan, meet);
         (outcome.unwrap(), been)
     };
     let server = thread::spawn(move || run(server, Role::Server((other, 7471).into()), &mut server_oob));
@@ -210,7 +209,7 @@ fn after_a_failure_no_point_is_reached() {
         been.push(point);
         Ok(())
     };
-    let ended = run_on(DriverName::Epoll, client.device(), role, plan, &Alone::default(), meet).unwrap();
+    let ended = run_on(DriverName::Epoll, client.device(), role, plan, meet).unwrap();
     let Outcome::Client(tally) = ended else { panic!("a client is no server") };
     assert_eq!((tally.failures(), been), (8, vec![Point::Ready]));
 }
