@@ -61,7 +61,11 @@ enum Task {
     Faults(faults::Arguments),
     /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is
     /// installed if missing
-    Bench,
+    Bench {
+        /// Only the step "what the core costs": the exact costs, with up to 100,000 ids, and their limits
+        #[arg(long)]
+        check: bool,
+    },
     /// Search for an input that breaks an invariant, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Run random programs of calls on the simulator and on the VM's kernel, which must agree
@@ -136,7 +140,8 @@ fn run(task: Task) -> Result<()> {
         Task::Faults(arguments) => faults::command(&mut context, &arguments)?,
         Task::Differential(arguments) => differential::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel)?, &arguments)?,
-        Task::Bench => {
+        Task::Bench { check: true } => checks::bench(&context, &["check"])?,
+        Task::Bench { check: false } => {
             checks::bench(&context, &["record"])?;
             reports::render(&context)?;
         }
