@@ -27,6 +27,7 @@ pub(crate) mod qp;
 pub(crate) mod queues;
 pub(crate) mod receive;
 pub(crate) mod rereg;
+mod responder;
 mod retry;
 pub(crate) mod siw;
 mod space;
