@@ -8,6 +8,7 @@ use cmid_proto::Time;
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Operation, Packet, Transfer};
+use crate::data::qp::PairState;
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::{HostNo, QpNo};
@@ -157,11 +158,16 @@ const WITHOUT_RNR_LIMIT: u8 = 7;
 
 impl World {
     /// Answers that there is no receive for a packet. It stays the first one until the sender repeats it, after the receiver's
-    /// `min_rnr_timer`, or has used up its retries (`rxe_completer`).
+    /// `min_rnr_timer`, or has used up its retries (`rxe_completer`). In the error state the sender repeats nothing.
     pub(super) fn not_ready(&mut self, qp: QpNo, mut packet: Box<Packet>) {
         let (latency, from) = (self.config.latency, packet.from);
-        let retries = self.queues.pairs.get(&from).map_or(WITHOUT_RNR_LIMIT, |pair| pair.rnr_retry_count);
+        let sender = self.queues.pairs.get(&from).filter(|sender| sender.state == PairState::Rts);
+        let retries = sender.map(|sender| sender.rnr_retry_count);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        let Some(retries) = retries else {
+            pair.gap = true;
+            return;
+        };
         let (sequence, is_last) = (packet.sequence, retries < WITHOUT_RNR_LIMIT && packet.rnr_naks >= retries);
         let again = self.now.after(pair.min_rnr_timer.time().saturating_add(latency.saturating_mul(2)));
         packet.rnr_naks = packet.rnr_naks.saturating_add(1);

@@ -113,3 +113,18 @@ fn a_device_that_reads_late_sends_memory_as_it_is_when_it_arrives() {
         assert_eq!(bytes_at(&there, 0), *sent);
     }
 }
+
+#[test]
+fn a_qp_that_has_failed_repeats_nothing_for_a_later_receive() {
+    let (mut env, mut pair) = connected(Config::default());
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap());
+    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
+    // While the message is on its way.
+    env.client.disconnect(pair.client).unwrap();
+    env.fabric.advance_by(SECOND);
+    s.qp.post_recv(2, there.sge(0..8)).unwrap();
+    env.fabric.advance_by(SECOND);
+    assert_eq!(s.qp.state(), Ok(QpState::RTS));
+    ended(&mut s.recv_cq, &[]);
+}
