@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use cmid_proto::datapath::{SendFlags, WcOpcode};
+use cmid_proto::datapath::{SendFlags, WcOpcode, WcStatus};
 
 use crate::data::action::{Action, Local};
 use crate::data::space::Pins;
@@ -21,8 +21,9 @@ pub(crate) struct Pending {
     pub(crate) action: Option<Action>,
     /// Whether its post was refused: its completion is not for the program.
     pub(crate) is_withdrawn: bool,
-    /// A command that the device has executed, while requests before it are not answered.
-    pub(crate) is_executed: bool,
+    /// The status that it ends with once the requests before it are answered: of a command that the device has executed,
+    /// or of a request that it has rejected.
+    pub(crate) executed: Option<WcStatus>,
 }
 
 impl Pending {
@@ -37,7 +38,7 @@ impl Pending {
             local,
             action: Some(action),
             is_withdrawn: false,
-            is_executed: false,
+            executed: None,
         })
     }
 
@@ -49,6 +50,10 @@ impl Pending {
     fn is_read(&self) -> bool {
         is_read(self.opcode)
     }
+
+    fn is_rejected(&self) -> bool {
+        self.executed.is_some_and(|status| status != WcStatus::SUCCESS)
+    }
 }
 
 /// Whether the peer answers it with bytes: a read or an atomic operation.
@@ -59,6 +64,7 @@ pub(crate) fn is_read(opcode: WcOpcode) -> bool {
 /// Takes what the device does next: for the first request that has not begun, if the doorbell was rung for it. `None` if
 /// it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), a local invalidate for all requests
 /// before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`), and a read while the peer answers as many as it can (`check_init_depth`).
+/// Behind a request that is rejected it waits for the error state.
 pub(crate) fn take_next(
     sends: &mut VecDeque<Box<Pending>>,
     rung: u64,
@@ -68,6 +74,7 @@ pub(crate) fn take_next(
     let next = sends.get(at).filter(|next| next.sequence <= rung)?;
     let reads = || sends.iter().take(at).filter(|pending| pending.is_read()).count();
     let waits = match next.opcode {
+        _ if sends.iter().take(at).any(|pending| pending.is_rejected()) => true,
         WcOpcode::LOCAL_INV => at > 0,
         _ => next.is_fenced && reads() > 0 || next.is_read() && reads_at_once.is_some_and(|most| reads() >= most),
     };

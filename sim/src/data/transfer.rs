@@ -87,7 +87,7 @@ impl World {
         };
         // Answers of the peer come in order. A command of the local device may be executed before them (`rxe_completer`).
         if let Some(pending) = pair.sends.get_mut(at).filter(|pending| at > 0 && pending.is_command()) {
-            pending.is_executed = true;
+            pending.executed = Some(WcStatus::SUCCESS);
             return;
         }
         let Some(pending) = pair.sends.remove(at) else { return };
@@ -102,7 +102,7 @@ impl World {
             Ok(Put { byte_len, scatter }) => {
                 self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
                 if !is_last {
-                    self.finish_commands(qp);
+                    self.finish_executed(qp);
                     self.run_sends(qp);
                 }
             }
@@ -113,15 +113,16 @@ impl World {
         }
     }
 
-    /// Completes the executed commands at the head of the send queue.
-    fn finish_commands(&mut self, qp: QpNo) {
+    /// Completes what is executed at the head of the send queue.
+    pub(super) fn finish_executed(&mut self, qp: QpNo) {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-            if !pair.sends.front().is_some_and(|pending| pending.is_executed) {
-                return;
-            }
+            let Some(status) = pair.sends.front().and_then(|pending| pending.executed) else { return };
             let Some(pending) = pair.sends.pop_front() else { return };
-            self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len: 0, scatter: Vec::new() });
+            self.finish_send(qp, &pending, Sent { status, byte_len: 0, scatter: Vec::new() });
+            if status != WcStatus::SUCCESS {
+                self.qp_to_error(qp);
+            }
         }
     }
 

@@ -184,19 +184,20 @@ impl World {
         self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));
     }
 
-    /// Fails a work request before it is sent.
+    /// Fails a work request before it is sent: on RoCE after those before it, and nothing behind it is sent.
     fn fail_work(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
         let is_iwarp = self.is_iwarp(qp.host);
-        if let Some(pending) = self.queues.pairs.get_mut(&qp).and_then(|pair| take(&mut pair.sends, sequence)) {
-            // `siw_qp_sq_process`
-            let status = if is_iwarp { WcStatus::LOC_QP_OP_ERR } else { status };
-            self.finish_send(qp, &pending, Sent::failed(status));
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        if !is_iwarp {
+            let rejected = pair.sends.iter_mut().find(|pending| pending.sequence == sequence);
+            rejected.into_iter().for_each(|pending| pending.executed = Some(status));
+            return self.finish_executed(qp);
         }
-        if is_iwarp {
-            self.siw_suspend(qp);
-        } else {
-            self.qp_to_error(qp);
+        // `siw_qp_sq_process`
+        if let Some(pending) = take(&mut pair.sends, sequence) {
+            self.finish_send(qp, &pending, Sent::failed(WcStatus::LOC_QP_OP_ERR));
         }
+        self.siw_suspend(qp);
     }
 
     /// Completes a work request after this time, without an answer of the peer.
@@ -239,7 +240,7 @@ mod tests {
                 local: Local::Nothing,
                 action: None,
                 is_withdrawn: false,
-                is_executed: false,
+                executed: None,
             });
             world.finish_send(qp, &pending, Sent { status, byte_len: 0, scatter: Vec::new() });
             let mut woken = Vec::new();

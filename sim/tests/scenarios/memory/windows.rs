@@ -192,3 +192,29 @@ fn linux_6_1_reports_why_a_bind_failed() {
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
     assert_eq!(s.qp.state(), Ok(QpState::ERR));
 }
+
+/// On Linux 6.12 the QP fails at once (`rxe_requester`), on 6.1 when the bind is the first of the queue (`rxe_completer`).
+#[test]
+fn linux_6_1_fails_a_bind_after_the_requests_before_it() {
+    for flavour in [Flavour::Linux6_1, Flavour::Linux6_12] {
+        let (env, mut pair) = connected(Config { flavour, ..Config::default() });
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let mr = s.pd.register([0; 64], BINDABLE).unwrap();
+        let here = c.pd.register([0; 8], RW).unwrap();
+        let mut mw = s.pd.alloc_mw().unwrap();
+        // The first message waits for a receive. What is posted behind the bind is not sent.
+        s.qp.post_send(SendWr::send(1, mr.sge(0..8))).unwrap();
+        s.qp.post_bind(2, &mut mw, &mr, 0..0, Access::REMOTE_READ).unwrap();
+        s.qp.post_send(SendWr::send(3, mr.sge(0..8))).unwrap();
+        env.fabric.advance_by(SECOND);
+        let is_old = flavour == Flavour::Linux6_1;
+        assert_eq!(s.qp.state(), Ok(if is_old { QpState::RTS } else { QpState::ERR }));
+        assert_eq!(completions(&mut s.send_cq).len(), if is_old { 0 } else { 3 });
+        (4..6).for_each(|wr_id| c.qp.post_recv(wr_id, here.sge(0..8)).unwrap());
+        env.fabric.advance_by(SECOND);
+        let ended: Vec<_> = completions(&mut s.send_cq).iter().map(|done| (done.wr_id, done.status)).collect();
+        let late = [(1, WcStatus::SUCCESS), (2, WcStatus::MW_BIND_ERR), (3, WcStatus::WR_FLUSH_ERR)];
+        assert_eq!(ended, if is_old { &late[..] } else { &[] });
+        assert_eq!(completions(&mut c.recv_cq).len(), usize::from(is_old));
+    }
+}
