@@ -12,9 +12,9 @@ use std::time::Duration;
 use cmid_harness::Fragile;
 use cmid_tokio::proto::datapath::{Attaching, Completion, MemoryRegion, QueuePair, SendWr, WcStatus};
 use cmid_tokio::proto::handshake::HandshakeError;
-use cmid_tokio::proto::{DeviceLayer, Errno, State};
+use cmid_tokio::proto::{Acks, DeviceLayer, Errno, Limits, State};
 use cmid_tokio::sim::{Clock, Cq, SimDevice};
-use cmid_tokio::{Connection, Options};
+use cmid_tokio::{Connection, Options, Tokio};
 use common::{LIMIT, Port, RECEIVES, Side, World, attach, ends, server};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio::time::Instant;
@@ -364,7 +364,11 @@ async fn an_end_that_fails_at_any_operation_can_be_repeated() {
 fn outside_of_a_runtime_a_wait_is_an_error_and_no_panic() {
     let world = World::new(Clock::Real);
     let mut listener = world.listener();
-    let mut accept = std::pin::pin!(listener.accept());
-    let polled = accept.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(matches!(polled, Poll::Ready(Err(_))));
+    let mut driver = Tokio::new(world.client.device(), Limits::default());
+    let _channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let accepted = std::pin::pin!(listener.accept()).poll(&mut context);
+    assert!(matches!(accepted, Poll::Ready(Err(_))));
+    let waited = std::pin::pin!(driver.wait(None)).poll(&mut context);
+    assert!(matches!(waited, Poll::Ready(Err(_))));
 }
