@@ -1,20 +1,23 @@
 //! One side of a ping as an event-driven program. The mio and epoll variants share this code.
 
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use cmid_proto::datapath::{Attaching, DataPath};
 use cmid_proto::handshake::{self, Incoming, Options};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Observer, Poller, PortSpace};
 
 use crate::log::Log;
+use crate::on_driver::Side;
 use crate::session::{Plan, Progress, Session};
 
 /// The time limit of each step of connecting and disconnecting.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The time limit of a connection without activity, and the sleep between two looks at it.
+pub(crate) const STILL: Duration = Duration::from_secs(60);
+pub(crate) const SLICE: Duration = Duration::from_secs(1);
 
 /// The connection parameters of rdma-core's rping.
 pub(crate) fn options() -> Options<'static> {
@@ -32,25 +35,21 @@ pub(crate) struct Agent<D: DataPath> {
     listener: Option<IdKey>,
     connection: Option<handshake::Session<Session<D>>>,
     done: bool,
+    /// The time of the last activity.
+    active: Instant,
 }
 
 impl<D: DataPath> Agent<D> {
     /// Listens, or starts to connect.
-    pub(crate) fn begin<P: Poller<D>, O: Observer>(
-        drive: &mut Drive<D, P, O>,
-        address: SocketAddr,
-        plan: Plan,
-        log: Log,
-        listens: &Sender<()>,
-    ) -> Result<Self> {
-        let channel = drive.open_channel(Acks::OnDelivery)?;
-        let mut agent = Agent { plan, log, channel, listener: None, connection: None, done: false };
+    pub(crate) fn begin<P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, side: Side) -> Result<Self> {
+        let Side { address, plan, log, listens } = side;
+        let (channel, active) = (drive.open_channel(Acks::OnDelivery)?, Instant::now());
+        let mut agent = Agent { plan, log, channel, listener: None, connection: None, done: false, active };
         if plan.server {
             let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
             agent.listener = Some(id);
-            // The receiver may be gone, which is not an error.
             let _ = listens.send(());
             agent.log.note(drive, id, &format!("listens on {address}"));
         } else {
@@ -63,6 +62,15 @@ impl<D: DataPath> Agent<D> {
 
     pub(crate) fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Fails after the limit without any activity. A server that waits for its client counts as active.
+    pub(crate) fn check(&mut self, is_active: bool) -> Result<()> {
+        if is_active || self.cq_fd().is_none() {
+            self.active = Instant::now();
+        }
+        ensure!(self.active.elapsed() < STILL, "nothing has happened on the connection for {STILL:?}");
+        Ok(())
     }
 
     /// The descriptor of the connection's CQ, once it is established.

@@ -15,7 +15,7 @@ use cmid_trace::Files;
 use crate::agent::PATIENCE;
 use crate::args::{Args, DriverName};
 use crate::log::Log;
-use crate::on_driver::{ping, plan};
+use crate::on_driver::{Side, ping, plan};
 use crate::session::Plan;
 
 const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -39,24 +39,22 @@ fn both(
     trace: Option<Arc<Files>>,
     port: u16,
     [server, client]: [Plan; 2],
-    voices: [Log; 2],
+    logs: [Log; 2],
 ) -> Result<()> {
     let (server_host, client_host) = hosts(SERVER, CLIENT);
     let address = SocketAddr::new(SERVER, port);
-    let [server_voice, client_voice] = voices;
+    let ([server_log, client_log], (listens, listening)) = (logs, channel());
     let (server_device, client_device) = (server_host.device(), client_host.device());
-    let server_plan = Plan { server: true, ..server };
+    let side = Side { address, plan: Plan { server: true, ..server }, log: server_log, listens };
     let server_trace = trace.clone();
-    let (listens, listening) = channel();
-    let server = thread::Builder::new()
-        .name("server".into())
-        .spawn(move || ping(driver, server_trace, server_device, address, server_plan, server_voice, &listens))?;
+    let server =
+        thread::Builder::new().name("server".into()).spawn(move || ping(driver, server_trace, server_device, side))?;
     // The listener must exist before the first request, because the client sends its request once. If there is no
     // listener, the server's thread returns the error.
     let client = match listening.recv() {
         Ok(()) => {
             let plan = Plan { server: false, ..client };
-            ping(driver, trace, client_device, address, plan, client_voice, &channel().0)
+            ping(driver, trace, client_device, Side { address, plan, log: client_log, listens: channel().0 })
         }
         Err(_) => Ok(()),
     };

@@ -17,7 +17,6 @@ mod on_driver;
 mod on_epoll;
 mod on_mio;
 mod session;
-mod stall;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -31,7 +30,7 @@ use crate::args::{Args, DeviceName, Scene};
 #[cfg(feature = "verbs")]
 use crate::log::Log;
 #[cfg(feature = "verbs")]
-use crate::on_driver::{ping, plan};
+use crate::on_driver::{Side, ping, plan};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -52,15 +51,9 @@ fn main() -> ExitCode {
 #[cfg(feature = "verbs")]
 fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
-    ping(
-        args.driver,
-        trace,
-        device,
-        (args.address, args.port).into(),
-        plan(args),
-        Log::SILENT,
-        &std::sync::mpsc::channel().0,
-    )
+    let (listens, _) = std::sync::mpsc::channel();
+    let side = Side { address: (args.address, args.port).into(), plan: plan(args), log: Log::SILENT, listens };
+    ping(args.driver, trace, device, side)
 }
 
 #[cfg(not(feature = "verbs"))]

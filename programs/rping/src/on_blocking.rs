@@ -1,7 +1,5 @@
 //! The ping with blocking calls.
 
-use std::net::SocketAddr;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -10,25 +8,15 @@ use cmid_proto::CmEvent;
 use cmid_proto::datapath::DataPath;
 use cmid_trace::Trace;
 
-use crate::agent::{PATIENCE, options};
+use crate::agent::{PATIENCE, STILL, options};
 use crate::log::Log;
+use crate::on_driver::Side;
 use crate::session::{Plan, Progress, Session};
 
-/// The time limit of a connection without activity.
-const STILL: Duration = Duration::from_secs(60);
-
-pub(crate) fn ping<D: DataPath>(
-    device: D,
-    trace: Option<Trace>,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
-    let options = options();
+pub(crate) fn ping<D: DataPath>(device: D, trace: Option<Trace>, side: Side) -> Result<()> {
+    let (Side { address, plan, log, listens }, options) = (side, options());
     if plan.server {
         let mut listener = Listener::observed(device, trace, address, &ListenOptions::default())?;
-        // The receiver may be gone, which is not an error.
         let _ = listens.send(());
         log.print(&format!("listens on {}", listener.local_addr()?));
         let incoming = loop {

@@ -13,21 +13,24 @@ use crate::log::Log;
 use crate::session::Plan;
 use crate::{on_blocking, on_epoll, on_mio};
 
-/// Runs one side on a driver, with a trace if `trace` is set. A server sends to `listens` once it listens.
-pub(crate) fn ping<D: DataPath>(
-    driver: DriverName,
-    trace: Option<Arc<Files>>,
-    device: D,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
+/// A client or a server.
+#[derive(Debug)]
+pub(crate) struct Side {
+    /// The server's.
+    pub(crate) address: SocketAddr,
+    pub(crate) plan: Plan,
+    pub(crate) log: Log,
+    /// A server sends to it once it listens. The receiver may be gone, which is not an error.
+    pub(crate) listens: Sender<()>,
+}
+
+/// Runs one side on a driver, with a trace if `trace` is set.
+pub(crate) fn ping<D: DataPath>(driver: DriverName, trace: Option<Arc<Files>>, device: D, side: Side) -> Result<()> {
     let trace = trace.map(|files| Trace::new(files)).transpose()?;
     match driver {
-        DriverName::Mio => on_mio::ping(device, trace, address, plan, log, listens),
-        DriverName::Epoll => on_epoll::ping(device, trace, address, plan, log, listens),
-        DriverName::Blocking => on_blocking::ping(device, trace, address, plan, log, listens),
+        DriverName::Mio => on_mio::ping(device, trace, side),
+        DriverName::Epoll => on_epoll::ping(device, trace, side),
+        DriverName::Blocking => on_blocking::ping(device, trace, side),
     }
 }
 

@@ -1,32 +1,22 @@
 //! The ping on cmid's epoll driver, nested in a poll(2) of the program, beside the CQ.
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::DataPath;
 use cmid_trace::Trace;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::time::Timespec;
 
-use crate::agent::Agent;
-use crate::log::Log;
-use crate::session::{Plan, Progress};
-use crate::stall::Stall;
+use crate::agent::{Agent, SLICE};
+use crate::on_driver::Side;
+use crate::session::Progress;
 
-pub(crate) fn ping<D: DataPath>(
-    device: D,
-    trace: Option<Trace>,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
+pub(crate) fn ping<D: DataPath>(device: D, trace: Option<Trace>, side: Side) -> Result<()> {
     let mut driver = Epoll::observed(device, Config::default(), trace)?;
-    let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
-    let mut stall = Stall::new();
+    let mut agent = Agent::begin(driver.drive(), side)?;
     let mut wants_turn = true;
     loop {
         let mut events = false;
@@ -41,11 +31,8 @@ pub(crate) fn ping<D: DataPath>(
         }
         let mut fds = vec![PollFd::from_borrowed_fd(driver.as_fd(), PollFlags::IN)];
         fds.extend(agent.cq_fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let slice = Timespec { tv_sec: stall.slice().as_secs() as i64, tv_nsec: 0 };
-        match poll(&mut fds, Some(&slice)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let slice = Timespec::try_from(SLICE)?;
+        retry_on_intr(|| poll(&mut fds, Some(&slice)))?;
         let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
         wants_turn = readable.next() == Some(true);
         let completions = readable.next() == Some(true);
@@ -53,6 +40,6 @@ pub(crate) fn ping<D: DataPath>(
         if completions {
             wants_turn |= agent.run(driver.drive())? == Progress::Finished;
         }
-        stall.check(events || completions || agent.cq_fd().is_none())?;
+        agent.check(events || completions)?;
     }
 }

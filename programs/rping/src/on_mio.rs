@@ -1,8 +1,6 @@
 //! The ping in a mio `Poll`: the driver's channels and the CQ side by side.
 
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use cmid_mio::{Config, Mio};
@@ -12,31 +10,21 @@ use cmid_trace::Trace;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::agent::Agent;
-use crate::log::Log;
-use crate::session::Plan;
-use crate::stall::Stall;
+use crate::agent::{Agent, SLICE};
+use crate::on_driver::Side;
 
 /// The token of the CQ; the driver has the tokens from 1 on.
 const CQ: Token = Token(0);
 
-pub(crate) fn ping<D: DataPath>(
-    device: D,
-    trace: Option<Trace>,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
+pub(crate) fn ping<D: DataPath>(device: D, trace: Option<Trace>, side: Side) -> Result<()> {
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(64);
     let config = Config { limits: Limits::default(), tokens: 1..64 };
     let mut driver = Mio::observed(device, poll.registry(), config, trace)?;
-    let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
-    let mut stall = Stall::new();
+    let mut agent = Agent::begin(driver.drive(), side)?;
     let mut registered = false;
     while !agent.is_done() {
-        match poll.poll(&mut events, driver.timeout(Some(stall.slice()))) {
+        match poll.poll(&mut events, driver.timeout(Some(SLICE))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }
@@ -53,7 +41,7 @@ pub(crate) fn ping<D: DataPath>(
         if completions {
             agent.run(driver.drive())?;
         }
-        stall.check(events || completions || agent.cq_fd().is_none())?;
+        agent.check(events || completions)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
 use cmid_proto::datapath::Attaching;
-use cmid_proto::datapath::{Access, Caps, Completion, CreateError, PostError, SendWr, WcStatus, prelude::*};
+use cmid_proto::datapath::{Access, Caps, Completion, CreateError, PostError, QpParts, SendWr, WcStatus, prelude::*};
 
 use crate::message::{Message, ping_data, text};
 
@@ -76,17 +76,9 @@ impl<D: DataPath> std::fmt::Debug for Session<D> {
 impl<D: DataPath> Session<D> {
     /// Creates the QP and its resources on the id, and posts a receive.
     pub(crate) fn new(device: &mut D, attaching: Attaching<'_>, plan: Plan) -> Result<Self, CreateError> {
-        let id = attaching.id();
-        let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, 2 * DEPTH)?;
+        let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
+        let QpParts { qp, cq, pd, .. } = device.qp(attaching).caps(caps).attach()?;
         cq.arm()?;
-        let qp = device.create_qp(
-            attaching,
-            &pd,
-            &cq,
-            &cq,
-            Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() },
-        )?;
         let register = |len, access| pd.register(vec![0; len], access);
         let mut session = Session {
             plan,
