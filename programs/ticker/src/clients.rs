@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
 use cmid_epoll::proto::handshake::{Incoming, Session};
-use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Poller, PortSpace, Time};
+use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Event, IdKey, Poller, PortSpace, Time};
 
-use crate::driver::Driver;
 use crate::error::Error;
 use crate::link::options;
 use crate::port::{BURST, Port};
@@ -56,11 +55,7 @@ impl<D: DataPath> Clients<D> {
     ///
     /// # Errors
     /// [`Error::PortInUse`] or [`Error::Local`].
-    pub fn listen<P: Poller<D>>(
-        drive: &mut Driver<D, P>,
-        service: Service,
-        address: SocketAddr,
-    ) -> Result<Self, Error> {
+    pub fn listen<P: Poller<D>>(drive: &mut Drive<D, P>, service: Service, address: SocketAddr) -> Result<Self, Error> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address).map_err(|error| Error::listen(address, error))?;
@@ -97,7 +92,7 @@ impl<D: DataPath> Clients<D> {
     ///
     /// # Errors
     /// [`Error::DeviceRemoved`].
-    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         while let Some(event) = drive.next_event(self.channel) {
             if event.id == self.listener && event.cm() == Some(CmEvent::DeviceRemoval) {
                 return Err(Error::DeviceRemoved);
@@ -112,7 +107,7 @@ impl<D: DataPath> Clients<D> {
 
     /// Accepts a request with the private data of this service and version. A rejection has this side's private data,
     /// so that the peer can report the difference.
-    fn accept<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, incoming: Incoming) {
+    fn accept<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, incoming: Incoming) {
         let hello = self.service.hello();
         if !(self.clients.len() < CLIENTS_MAX && incoming.private_data().starts_with(&hello)) {
             // The reject fails if the peer has gone. The id is destroyed in both cases.
@@ -125,7 +120,7 @@ impl<D: DataPath> Clients<D> {
         }
     }
 
-    fn take_event<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, event: Event) {
+    fn take_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: Event) {
         let Some(client) = self.clients.iter_mut().find(|client| client.session.id() == event.id) else { return };
         match client.session.handle(drive, event, Port::open) {
             Ok(None) => {}
@@ -135,7 +130,7 @@ impl<D: DataPath> Clients<D> {
     }
 
     /// Drops clients that are silent, have failed or have ended.
-    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
+    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         let now = drive.now();
         self.clients.retain_mut(|client| {
             // An accept ends by itself.

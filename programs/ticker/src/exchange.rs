@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::{Errno, Poller, Time};
+use cmid_epoll::proto::{Drive, Errno, Poller, Time};
 
 use crate::clients::Clients;
-use crate::driver::Driver;
 use crate::error::Error;
 use crate::reactor::Role;
 use crate::wire::{Entry, Order, Service};
@@ -25,7 +24,7 @@ impl<D: DataPath, O: FnMut(&Order)> Exchange<D, O> {
     ///
     /// # Errors
     /// [`Error::PortInUse`] or [`Error::Local`].
-    pub fn start<P: Poller<D>>(drive: &mut Driver<D, P>, listen: SocketAddr, on_order: O) -> Result<Self, Error> {
+    pub fn start<P: Poller<D>>(drive: &mut Drive<D, P>, listen: SocketAddr, on_order: O) -> Result<Self, Error> {
         let clients = Clients::listen(drive, Service::Orders, listen)?;
         Ok(Exchange { clients, on_order, accepted: 0, refused: 0 })
     }
@@ -65,11 +64,11 @@ impl<D: DataPath, O: FnMut(&Order)> Role<D> for Exchange<D, O> {
         Ok(())
     }
 
-    fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         self.clients.take_events(drive)
     }
 
-    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         self.clients.handle_timeout(drive);
         Ok(())
     }

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::{DataPath, To};
-use cmid_epoll::proto::{self, Errno};
-use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Poller, PortSpace, Time};
+use cmid_epoll::proto::{
+    self, Acks, ChannelKey, CmEvent, Drive, Errno, Event, EventKind, IdKey, Poller, PortSpace, Time,
+};
 
-use crate::driver::Driver;
 use crate::error::Error;
 use crate::port::{Port, PortError};
 use crate::wire::Bytes;
@@ -62,7 +62,7 @@ impl<D: DataPath> Group<D> {
     /// # Errors
     /// [`Error::Local`] or [`Error::Group`].
     pub fn join<P: Poller<D>>(
-        drive: &mut Driver<D, P>,
+        drive: &mut Drive<D, P>,
         local: IpAddr,
         address: IpAddr,
         membership: Membership,
@@ -85,7 +85,7 @@ impl<D: DataPath> Group<D> {
         Ok(group)
     }
 
-    fn start<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn start<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         let (to, deadline) = (SocketAddr::new(self.address, 0), drive.within(LIMIT));
         let key = drive.join(self.id, to, self.membership == Membership::Sender, deadline);
         // The key is not stored: events contain it.
@@ -123,14 +123,14 @@ impl<D: DataPath> Group<D> {
     ///
     /// # Errors
     /// [`Error::DeviceRemoved`], and errors of the device.
-    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         while let Some(event) = drive.next_event(self.channel) {
             self.take_event(drive, &event)?;
         }
         Ok(())
     }
 
-    fn take_event<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, event: &Event) -> Result<(), Error> {
+    fn take_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: &Event) -> Result<(), Error> {
         if event.cm() == Some(CmEvent::DeviceRemoval) {
             return Err(Error::DeviceRemoved);
         }
@@ -154,7 +154,7 @@ impl<D: DataPath> Group<D> {
     ///
     /// # Errors
     /// [`Error::Group`].
-    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         match self.join {
             Join::Failed { until } if until <= drive.now() => self.start(drive),
             Join::Failed { .. } | Join::Joining | Join::Joined { .. } => Ok(()),

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
 use cmid_epoll::proto::handshake::{HandshakeError, Options, Session};
-use cmid_epoll::proto::{Acks, ChannelKey, CmOption, ConnParam, Event, Poller, PortSpace, Time};
+use cmid_epoll::proto::{Acks, ChannelKey, CmOption, ConnParam, Drive, Event, Poller, PortSpace, Time};
 
-use crate::driver::Driver;
 use crate::error::{ConnectError, ConnectReason, Error};
 use crate::port::Port;
 use crate::wire::{Bytes, Service};
@@ -50,7 +49,7 @@ impl<D: DataPath> Link<D> {
     ///
     /// # Errors
     /// The error of the device.
-    pub fn new<P: Poller<D>>(drive: &mut Driver<D, P>, service: Service, peer: SocketAddr) -> Result<Self, Error> {
+    pub fn new<P: Poller<D>>(drive: &mut Drive<D, P>, service: Service, peer: SocketAddr) -> Result<Self, Error> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let (until, connections) = (Time::ZERO, 0);
         Ok(Link { service, peer, channel, session: None, has_failed: false, until, connections, failure: None })
@@ -105,13 +104,13 @@ impl<D: DataPath> Link<D> {
     }
 
     /// Handles all events.
-    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
+    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         while let Some(event) = drive.next_event(self.channel) {
             self.take_event(drive, event);
         }
     }
 
-    fn take_event<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, event: Event) {
+    fn take_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: Event) {
         let Some(session) = &mut self.session else { return };
         match session.handle(drive, event, Port::open).map(|opened| opened.is_some()) {
             Ok(false) => {}
@@ -122,7 +121,7 @@ impl<D: DataPath> Link<D> {
     }
 
     /// Connects after the pause, and ends a connection that has failed.
-    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
+    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         let is_up = self.is_up();
         match &mut self.session {
             None if self.until <= drive.now() => {
@@ -153,7 +152,7 @@ impl<D: DataPath> Link<D> {
         }
     }
 
-    fn pause<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
+    fn pause<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, error: &HandshakeError) {
         self.failure = Some(ConnectError { peer: self.peer, reason: ConnectReason::of(self.service, error) });
         (self.session, self.until) = (None, drive.within(PAUSE));
     }

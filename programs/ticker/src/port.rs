@@ -6,10 +6,9 @@
 
 use cmid_epoll::proto::Errno;
 use cmid_epoll::proto::datapath::{
-    Access, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, SendOp, SendWr, Signaled, To,
-    WcStatus, prelude::*,
+    Access, AhAttr, Attaching, Caps, Completion, CreateError, DataPath, GRH_LEN, Parts, Pool, PostError, QpParts,
+    SendOp, SendWr, Signaled, To, WcStatus, prelude::*,
 };
-use cmid_epoll::proto::datapath::{AhAttr, Attaching};
 use thiserror::Error;
 
 use crate::wire::{Bytes, LEN};
@@ -93,10 +92,8 @@ impl<D: DataPath> Port<D> {
     }
 
     fn create(device: &mut D, attaching: Attaching<'_>, receives: u32, header: usize) -> Result<Self, CreateError> {
-        let id = attaching.id();
-        let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, SENDS + receives)?);
         let caps = Caps { max_send_wr: SENDS, max_recv_wr: receives, max_inline: LEN as u32, ..Caps::default() };
-        let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
+        let QpParts { mut qp, pd, cq } = device.qp(attaching).caps(caps).attach()?;
         let pool = |blocks, len| pd.pool(vec![0; blocks as usize * len], len, Access::empty());
         let (sends, to_receive) = (pool(SENDS, LEN)?, pool(receives, BLOCK)?);
         std::iter::from_fn(|| to_receive.take()).try_for_each(|block| qp.post_recv_blocks(0, block))?;

@@ -4,10 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::{Errno, Poller, Time};
+use cmid_epoll::proto::{Drive, Errno, Poller, Time};
 
 use crate::clients::Clients;
-use crate::driver::Driver;
 use crate::error::Error;
 use crate::feed::Feed;
 use crate::group::{Group, Membership};
@@ -44,7 +43,7 @@ impl<D: DataPath> Publisher<D> {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn start<P: Poller<D>>(drive: &mut Driver<D, P>, config: &PublisherConfig) -> Result<Self, Error> {
+    pub fn start<P: Poller<D>>(drive: &mut Drive<D, P>, config: &PublisherConfig) -> Result<Self, Error> {
         let PublisherConfig { listen, group, session, kept } = *config;
         let clients = Clients::listen(drive, Service::Replay, listen)?;
         let group = Group::join(drive, listen.ip(), group, Membership::Sender)?;
@@ -96,12 +95,12 @@ impl<D: DataPath> Role<D> for Publisher<D> {
         Ok(())
     }
 
-    fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         self.clients.take_events(drive)?;
         self.group.take_events(drive)
     }
 
-    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         if let Some(bytes) = self.feed.poll_heartbeat(drive.now()) {
             self.group.send(&bytes)?;
         }

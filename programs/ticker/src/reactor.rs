@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::{Next, Poller, Time};
+use cmid_epoll::proto::{Drive, Limits, Next, Poller, Time};
 
-use crate::driver::{Driver, NeverWaits, driver};
+use crate::driver::NeverWaits;
 use crate::error::Error;
 
 /// The slow path runs once in this number of rounds, because it makes a system call for each event channel.
@@ -31,23 +31,20 @@ pub trait Role<D: DataPath> {
     ///
     /// # Errors
     /// The role cannot go on.
-    fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
+    fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error>;
 
     /// The slow path: handles the deadlines that have passed.
     ///
     /// # Errors
     /// The role cannot go on.
-    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
+    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error>;
 }
 
 /// Runs the slow path once: reads the clock and the event channels, without waiting.
 ///
 /// # Errors
 /// The errors of the role.
-pub fn run_slow_path<D: DataPath, P: Poller<D>>(
-    drive: &mut Driver<D, P>,
-    role: &mut impl Role<D>,
-) -> Result<(), Error> {
+pub fn run_slow_path<D: DataPath, P: Poller<D>>(drive: &mut Drive<D, P>, role: &mut impl Role<D>) -> Result<(), Error> {
     // Reads the clock.
     let _now = drive.within(Duration::ZERO);
     drive.readable_all();
@@ -63,7 +60,7 @@ pub fn run_slow_path<D: DataPath, P: Poller<D>>(
 /// A driver and its rounds.
 #[derive(Debug)]
 pub struct Reactor<D: DataPath> {
-    driver: Driver<D, NeverWaits>,
+    driver: Drive<D, NeverWaits>,
     rounds: u32,
 }
 
@@ -71,11 +68,11 @@ impl<D: DataPath> Reactor<D> {
     /// Creates a reactor on a device.
     #[must_use]
     pub fn new(device: D) -> Self {
-        Reactor { driver: driver(device, NeverWaits::Monotonic), rounds: 0 }
+        Reactor { driver: Drive::with(device, NeverWaits, (), Limits::default().numbered()), rounds: 0 }
     }
 
     /// Returns its driver.
-    pub fn drive(&mut self) -> &mut Driver<D, NeverWaits> {
+    pub fn drive(&mut self) -> &mut Drive<D, NeverWaits> {
         &mut self.driver
     }
 

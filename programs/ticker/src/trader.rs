@@ -5,10 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::{Poller, Time};
+use cmid_epoll::proto::{Drive, Poller, Time};
 
 use crate::clients;
-use crate::driver::Driver;
 use crate::error::{ConnectError, Error};
 use crate::group::{Group, Membership};
 use crate::link::Link;
@@ -67,7 +66,7 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn start<P: Poller<D>>(drive: &mut Driver<D, P>, config: &TraderConfig, on_update: O) -> Result<Self, Error> {
+    pub fn start<P: Poller<D>>(drive: &mut Drive<D, P>, config: &TraderConfig, on_update: O) -> Result<Self, Error> {
         let TraderConfig { local, group, feed, exchange, window, edge } = *config;
         Ok(Trader {
             receiver: Receiver::new(window),
@@ -181,13 +180,13 @@ impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
         Ok(())
     }
 
-    fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         self.feed.take_events(drive);
         self.exchange.take_events(drive);
         self.group.take_events(drive)
     }
 
-    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> Result<(), Error> {
         let now = drive.now();
         self.is_live = self.receiver.session() != 0 && now < self.receiver.received_at().after(SILENCE);
         if self.receiver.waits_since().is_some_and(|since| now >= since.after(REPLY_LIMIT)) {

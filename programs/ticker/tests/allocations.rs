@@ -6,9 +6,9 @@ mod quiet;
 
 use std::time::Duration;
 
+use cmid_epoll::proto::{Drive, Limits};
 use cmid_epoll::sim::{Config, Fabric};
 use quiet::{Quiet, advance, allocations};
-use ticker::driver::{Driver, NeverWaits, driver};
 use ticker::exchange::Exchange;
 use ticker::publisher::{Publisher, PublisherConfig};
 use ticker::quotes::Quotes;
@@ -19,10 +19,8 @@ use ticker::trader::{Trader, TraderConfig};
 const WARM_UP: u64 = 1000;
 const COUNTED: u64 = 5000;
 
-type Drive = Driver<Quiet, NeverWaits>;
-
 /// A round of a program, on both paths.
-fn round(fabric: &Fabric, drive: &mut Drive, role: &mut impl Role<Quiet>) {
+fn round(fabric: &Fabric, drive: &mut Drive<Quiet>, role: &mut impl Role<Quiet>) {
     drive.set_now(fabric.now());
     role.poll(drive.now()).expect("the fast path");
     run_slow_path(drive, role).expect("the slow path");
@@ -34,8 +32,8 @@ fn nothing_is_allocated_after_the_start() {
     let (venue, group) = (fabric.host(&[[10, 0, 0, 1].into()]), [239, 1, 1, 1].into());
     let local = fabric.host(&[[10, 0, 0, 2].into()]);
     let (listen, orders) = (([10, 0, 0, 1], 7300).into(), ([10, 0, 0, 1], 7400).into());
-    let [mut of_feed, mut of_exchange] = [0, 1].map(|_| driver(Quiet(venue.device()), NeverWaits::Virtual));
-    let mut of_trader = driver(Quiet(local.device()), NeverWaits::Virtual);
+    let [mut of_feed, mut of_exchange] = [0, 1].map(|_| Drive::new(Quiet(venue.device()), Limits::default()));
+    let mut of_trader = Drive::new(Quiet(local.device()), Limits::default());
 
     let config = PublisherConfig { listen, group, session: 1, kept: 4096 };
     let mut feed = Publisher::start(&mut of_feed, &config).expect("a feed");

@@ -6,9 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use cmid_epoll::proto::handshake::Incoming;
-use cmid_epoll::proto::{Acks, PortSpace};
+use cmid_epoll::proto::{Acks, Drive, Limits, PortSpace};
 use ticker::Error;
-use ticker::driver::{NeverWaits, driver};
 use ticker::exchange::Exchange;
 use ticker::link::Link;
 use ticker::port::BURST;
@@ -185,7 +184,7 @@ fn a_client_that_sends_much_does_not_hold_a_round() {
     let world = World::new(15, 0.0);
     let at = ([10, 0, 0, 1], 7500).into();
     let [mut of_exchange, mut of_link] =
-        [&world.feed_host, &world.exchange_host].map(|host| driver(host.device(), NeverWaits::Virtual));
+        [&world.feed_host, &world.exchange_host].map(|host| Drive::new(host.device(), Limits::default()));
     let mut exchange = Exchange::start(&mut of_exchange, at, |_| ()).expect("an exchange");
     let mut link = Link::new(&mut of_link, Service::Orders, at).expect("a link");
     while exchange.traders() == 0 || !link.is_up() {
@@ -233,7 +232,7 @@ fn the_port_of_another_program_is_named() {
 #[test]
 fn a_feed_of_another_version_is_named() {
     let mut world = World::new(12, 0.0);
-    let mut feed = driver(world.feed_host.device(), NeverWaits::Virtual);
+    let mut feed = Drive::new(world.feed_host.device(), Limits::default());
     let channel = feed.open_channel(Acks::OnDelivery).expect("a channel");
     let listener = feed.create_id(Some(channel), PortSpace::Tcp).expect("an id");
     feed.bind(listener, world.replays).expect("bind");
@@ -261,7 +260,7 @@ fn a_feed_of_another_version_is_named() {
 #[test]
 fn an_address_without_an_rdma_device_is_named() {
     let world = World::new(13, 0.0);
-    let mut drive = driver(world.feed_host.device(), NeverWaits::Virtual);
+    let mut drive = Drive::new(world.feed_host.device(), Limits::default());
     // An address of another host, and one of this host that no RDMA device has.
     let plain = IpAddr::from([10, 0, 9, 1]);
     world.feed_host.add_plain_addr(plain);

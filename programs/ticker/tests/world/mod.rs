@@ -5,10 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use cmid_epoll::proto::Time;
+use cmid_epoll::proto::{Drive, Limits, Time};
 use cmid_epoll::sim::{self, Config, Fabric, Host, SimDevice, Turn};
 use ticker::Error;
-use ticker::driver::{Driver, NeverWaits, driver};
 use ticker::exchange::Exchange;
 use ticker::publisher::{Publisher, PublisherConfig};
 use ticker::reactor::{Role, run_slow_path};
@@ -24,7 +23,7 @@ const SLOW: Duration = Duration::from_millis(1);
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
-pub(crate) type On<R> = (Driver<SimDevice, NeverWaits>, R);
+pub(crate) type On<R> = (Drive<SimDevice>, R);
 
 /// The programs of a host; the tests look into them.
 pub(crate) type Roles<R> = Rc<RefCell<Vec<On<R>>>>;
@@ -95,7 +94,7 @@ impl World {
         let (trader_host, traders) = host(&mut world, "trader");
         let (exchange_host, exchange) = host::<ExchangeRole>(&mut world, "exchange");
         let orders = Rc::new(RefCell::new(Vec::new()));
-        let mut drive = driver(exchange_host.device(), NeverWaits::Virtual);
+        let mut drive = Drive::new(exchange_host.device(), Limits::default());
         let log = Rc::clone(&orders);
         let on_order: Box<dyn FnMut(&Order)> = Box::new(move |order| log.borrow_mut().push(*order));
         let role = Exchange::start(&mut drive, SocketAddr::new(address(3), 7400), on_order).expect("an exchange");
@@ -122,7 +121,7 @@ impl World {
     }
 
     pub(crate) fn try_start_feed(&self, session: u64) -> Result<On<Publisher<SimDevice>>, Error> {
-        let mut drive = driver(self.feed_host.device(), NeverWaits::Virtual);
+        let mut drive = Drive::new(self.feed_host.device(), Limits::default());
         let listen = SocketAddr::new(address(1), 7300);
         let config = PublisherConfig { listen, group: GROUP.into(), session, kept: 4096 };
         let feed = Publisher::start(&mut drive, &config)?;
@@ -130,7 +129,7 @@ impl World {
     }
 
     pub(crate) fn start_trader(&mut self) {
-        let mut drive = driver(self.trader_host.device(), NeverWaits::Virtual);
+        let mut drive = Drive::new(self.trader_host.device(), Limits::default());
         let config = TraderConfig {
             local: address(2),
             group: GROUP.into(),
