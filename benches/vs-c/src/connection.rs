@@ -1,15 +1,14 @@
-//! `c/connection.c` on cmid: one connection to the echoing server.
+//! Connections on io-epoll, and `c/connection.c` on cmid: one to the echoing server.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::datapath::{DataPath, ProtectionDomain, SrqCaps};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
-use cmid_verbs::{Access, Backend, Block, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
+use cmid_proto::datapath::{Attaching, CreateError, DataPath, ProtectionDomain, SrqCaps};
+use cmid_proto::handshake::{Incoming, Options, Session};
+use cmid_proto::{Acks, ChannelKey, PortSpace, PrivateData};
+use cmid_verbs::{Access, Block, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
 
-use crate::connections::RESOLVE;
 use crate::param::PARAM;
 use crate::wire::{self, Wants};
 
@@ -17,6 +16,54 @@ use crate::wire::{self, Wants};
 pub(crate) const DEPTH: u32 = 64;
 /// The length of each message.
 pub(crate) const BYTES: usize = 64;
+
+/// A connection that is established.
+pub(crate) struct Opened<A> {
+    pub(crate) driver: Epoll<Verbs>,
+    pub(crate) channel: ChannelKey,
+    pub(crate) session: Session<A>,
+    /// That of the peer.
+    pub(crate) private_data: PrivateData,
+}
+
+/// Connects to an address, or accepts the first request there.
+pub(crate) fn open<A>(
+    address: SocketAddr,
+    accepts: bool,
+    options: &Options<'_>,
+    attach: impl Fn(&mut Verbs, Attaching<'_>) -> Result<A, CreateError>,
+) -> Result<Opened<A>> {
+    let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
+    let drive = driver.drive();
+    let channel = drive.open_channel(Acks::OnDelivery)?;
+    let mut session = None;
+    if accepts {
+        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        drive.bind(id, address)?;
+        drive.listen(id, 0)?;
+    } else {
+        session = Some(Session::connect(drive, Some(channel), address, options)?);
+    }
+    loop {
+        driver.wait(None)?;
+        let drive = driver.drive();
+        while let Some(event) = drive.next_event(channel) {
+            let event = match Incoming::new(drive, event) {
+                Ok(incoming) => {
+                    session = Some(Session::accept(drive, incoming, options, &attach)?);
+                    continue;
+                }
+                Err(event) => event,
+            };
+            let Some(begun) = &mut session else { continue };
+            let connected = begun.handle(drive, event, &attach)?;
+            if let Some(private_data) = connected.map(|connected| connected.private_data.clone()) {
+                let session = session.context("no connection")?;
+                return Ok(Opened { driver, channel, session, private_data });
+            }
+        }
+    }
+}
 
 /// A connection with a QP and registered memory.
 pub(crate) struct Connection {
@@ -38,48 +85,25 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects. With `shared`, receives are taken from a shared receive queue.
     pub(crate) fn open(to: SocketAddr, shared: bool) -> Result<Self> {
-        let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
-        let drive = driver.drive();
-        let channel = drive.open_channel(Acks::OnDelivery)?;
-        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-        drive.resolve_addr(id, None, to, drive.within(RESOLVE))?;
-        let _ = await_event(&mut driver, channel, CmEvent::AddrResolved)?;
-        let drive = driver.drive();
-        drive.resolve_route(id, drive.within(RESOLVE))?;
-        let _ = await_event(&mut driver, channel, CmEvent::RouteResolved)?;
-        let drive = driver.drive();
-        let device = drive.device_mut();
-        let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, 2 * DEPTH)?;
-        let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE)?;
-        let pool = pd.pool(vec![0; DEPTH as usize * BYTES], BYTES, Access::empty())?;
-        let blocks = std::iter::from_fn(|| pool.take()).collect();
-        let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let srq = if shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
-        let qp = drive.attach_qp(id, |device, attaching| match &srq {
-            Some(srq) => device.create_qp_with_srq(attaching, &pd, &cq, &cq, srq, caps),
-            None => device.create_qp(attaching, &pd, &cq, &cq, caps),
+        let hello = wire::hello(Wants::Echo, Remote { addr: 0, rkey: 0 });
+        let options = Options { param: PARAM, private_data: &hello, ..Options::default() };
+        let opened = open(to, false, &options, |device, to| {
+            let pd = device.alloc_pd(to.id())?;
+            let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE)?;
+            let pool = pd.pool(vec![0; DEPTH as usize * BYTES], BYTES, Access::empty())?;
+            let srq = shared.then(|| pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })).transpose()?;
+            let cq = device.create_cq(to.id(), 2 * DEPTH)?;
+            let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
+            let qp = match &srq {
+                Some(srq) => device.create_qp_with_srq(to, &pd, &cq, &cq, srq, caps)?,
+                None => device.create_qp(to, &pd, &cq, &cq, caps)?,
+            };
+            let blocks: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+            Ok((qp, srq, cq, mr, blocks, pd))
         })?;
-        let hello = wire::hello(Wants::Echo, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
-        drive.connect(id, PARAM, &hello, drive.within(RESOLVE))?;
-        let established = await_event(&mut driver, channel, CmEvent::Established)?;
-        let (_, at) = wire::read(&established.private_data)?;
-        let peer = Remote { addr: at.addr, rkey: at.rkey };
-        Ok(Connection { qp, srq, cq, mr, blocks, peer, driver, channel, _pd: pd })
+        let Opened { driver, channel, session, private_data } = opened;
+        let connected = session.into_connected().context("no connection")?;
+        let ((qp, srq, cq, mr, blocks, _pd), (_, peer)) = (connected.attached, wire::read(&private_data)?);
+        Ok(Connection { qp, srq, cq, mr, blocks, peer, driver, channel, _pd })
     }
-}
-
-fn await_event(driver: &mut Epoll<Verbs>, channel: ChannelKey, what: CmEvent) -> Result<Event> {
-    let begun = Instant::now();
-    let event = loop {
-        driver.wait(Some(RESOLVE))?;
-        if let Some(event) = driver.drive().next_event(channel) {
-            break event;
-        }
-        ensure!(begun.elapsed() < RESOLVE, "no {what:?}");
-    };
-    if event.cm() != Some(what) {
-        bail!("{} with status {}", event.kind, event.status);
-    }
-    Ok(event)
 }

@@ -1,7 +1,7 @@
 //! An idle driver: a connection is established, deadlines are armed far in the future, and no thread may wake up.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -29,15 +29,22 @@ where
     W: Make<D>,
     D: Pollable + Send + 'static,
 {
-    let ([server, client], (sender, receiver)) = (devices, channel());
-    let also = sender.clone();
-    // The threads sleep until the process ends.
-    thread::spawn(move || report(side::<W, D>(server, at, Some(armed), &also), &also));
-    let listener = thread_id(&receiver)?;
-    thread::spawn(move || report(side::<W, D>(client, at, None, &sender), &sender));
-    let threads = [listener, thread_id(&receiver)?];
+    let (sender, receiver) = channel::<Told>();
+    let next = || receiver.recv_timeout(STEP).context("no report from a side")?;
+    let mut threads = [0; 2];
+    for ((device, armed), thread) in devices.into_iter().zip([Some(armed), None]).zip(&mut threads) {
+        let sender = sender.clone();
+        // It sleeps until the process ends.
+        thread::spawn(move || {
+            if let Err(error) = side::<W, D>(device, at, armed, &sender) {
+                // The receiver may be gone.
+                let _ = sender.send(Err(error));
+            }
+        });
+        *thread = next()?;
+    }
     for _ in threads {
-        established(&receiver)?;
+        next()?;
     }
     thread::sleep(SETTLE);
     let before = switches(threads)?;
@@ -47,39 +54,11 @@ where
     Ok(woken)
 }
 
-enum Progress {
-    /// The side on the thread with this number has been set up.
-    Ready(i32),
-    Established,
-    Failed(anyhow::Error),
-}
+/// What a side tells: the number of its thread, when it has been set up and again when it is connected; or its error.
+type Told = Result<i32>;
 
-fn report(result: Result<()>, sender: &Sender<Progress>) {
-    if let Err(error) = result {
-        // The receiver may be gone.
-        let _ = sender.send(Progress::Failed(error));
-    }
-}
-
-fn next(receiver: &Receiver<Progress>) -> Result<Progress> {
-    match receiver.recv_timeout(STEP).context("no report from a side")? {
-        Progress::Failed(error) => Err(error),
-        activity @ (Progress::Ready(_) | Progress::Established) => Ok(activity),
-    }
-}
-
-fn thread_id(receiver: &Receiver<Progress>) -> Result<i32> {
-    match next(receiver)? {
-        Progress::Ready(thread) => Ok(thread),
-        Progress::Established | Progress::Failed(_) => bail!("a side is connected before it is there"),
-    }
-}
-
-fn established(receiver: &Receiver<Progress>) -> Result<()> {
-    match next(receiver)? {
-        Progress::Established => Ok(()),
-        Progress::Ready(_) | Progress::Failed(_) => bail!("a side is not connected"),
-    }
+fn tell(sender: &Sender<Told>) -> Result<()> {
+    Ok(sender.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()))?)
 }
 
 /// Runs one side. The listening one has the deadlines.
@@ -87,7 +66,7 @@ fn side<W: Make<D>, D: Pollable>(
     device: D,
     at: SocketAddr,
     armed: Option<Duration>,
-    sender: &Sender<Progress>,
+    sender: &Sender<Told>,
 ) -> Result<()> {
     let mut driver = W::make(device)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
@@ -101,7 +80,7 @@ fn side<W: Make<D>, D: Pollable>(
         let drive = driver.drive();
         drive.resolve_addr(id, None, at, drive.within(STEP))?;
     }
-    sender.send(Progress::Ready(rustix::thread::gettid().as_raw_nonzero().get()))?;
+    tell(sender)?;
     loop {
         driver.wait(None)?;
         while let Some(event) = driver.drive().next_event(channel) {
@@ -122,7 +101,7 @@ fn arm(driver: &mut impl Driver, near: SocketAddr, armed: Duration) -> Result<()
     Ok(())
 }
 
-fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, sender: &Sender<Progress>) -> Result<()> {
+fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, sender: &Sender<Told>) -> Result<()> {
     let (id, drive) = (event.id, driver.drive());
     let step = drive.within(STEP);
     // Without QPs. The numbers must be unused, or the kernel takes a request for a stale one.
@@ -133,9 +112,9 @@ fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, sender: &Send
         Some(CmEvent::ConnectRequest) => drive.accept(id, param(0x40000), &[], step)?,
         Some(CmEvent::ConnectResponse) => {
             drive.establish(id)?;
-            sender.send(Progress::Established)?;
+            tell(sender)?;
         }
-        Some(CmEvent::Established) => sender.send(Progress::Established)?,
+        Some(CmEvent::Established) => tell(sender)?,
         _ => bail!("{} with status {}", event.kind, event.status),
     }
     Ok(())

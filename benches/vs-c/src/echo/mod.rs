@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use cmid_epoll::{Config, Epoll};
+use cmid_proto::ConnParam;
 use cmid_proto::datapath::{Attaching, CreateError};
-use cmid_proto::handshake::{Incoming, Options, Session};
+use cmid_proto::handshake::Options;
 use cmid_proto::messages::{HEADER, MessagesConfig};
-use cmid_proto::{Acks, ChannelKey, ConnParam, PortSpace, PrivateData};
 use cmid_verbs::Verbs;
+
+use crate::connection::{self, Opened};
 
 /// The limit of a handshake and of an end.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -106,52 +107,14 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// A connection on io-epoll.
-struct Opened<A> {
-    driver: Epoll<Verbs>,
-    channel: ChannelKey,
-    session: Session<A>,
-    /// That of the peer.
-    private_data: PrivateData,
-}
-
 /// Connects, or accepts the first request.
 fn open<A>(
     arguments: Arguments,
     private_data: &[u8],
     attach: impl Fn(&mut Verbs, Attaching<'_>) -> Result<A, CreateError>,
 ) -> Result<Opened<A>> {
-    let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
-    let drive = driver.drive();
-    let channel = drive.open_channel(Acks::OnDelivery)?;
     let options = Options { param: PARAM, private_data, timeout: LIMIT, ..Options::default() };
-    let mut session = None;
-    if arguments.server {
-        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-        drive.bind(id, arguments.address)?;
-        drive.listen(id, 0)?;
-    } else {
-        session = Some(Session::connect(drive, Some(channel), arguments.address, &options)?);
-    }
-    loop {
-        driver.wait(None)?;
-        let drive = driver.drive();
-        while let Some(event) = drive.next_event(channel) {
-            let event = match Incoming::new(drive, event) {
-                Ok(incoming) => {
-                    session = Some(Session::accept(drive, incoming, &options, &attach)?);
-                    continue;
-                }
-                Err(event) => event,
-            };
-            let Some(begun) = &mut session else { continue };
-            let connected = begun.handle(drive, event, &attach)?;
-            if let Some(private_data) = connected.map(|connected| connected.private_data.clone()) {
-                let session = session.context("no connection")?;
-                return Ok(Opened { driver, channel, session, private_data });
-            }
-        }
-    }
+    connection::open(arguments.address, arguments.server, &options, attach)
 }
 
 #[cfg(test)]

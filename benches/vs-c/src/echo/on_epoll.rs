@@ -15,7 +15,8 @@ use cmid_verbs::Verbs;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 
-use super::{Arguments, Opened};
+use super::Arguments;
+use crate::connection::Opened;
 
 const SEND: u64 = 1;
 const RECV: u64 = 2;

@@ -13,7 +13,8 @@ use cmid_verbs::{Access, Caps, Completion, Cq, Mr, Qp, Verbs, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 
-use super::{Arguments, Opened};
+use super::Arguments;
+use crate::connection::Opened;
 
 const SEND: u64 = 1;
 const RECV: u64 = 2;
