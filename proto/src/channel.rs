@@ -31,8 +31,10 @@ pub(crate) struct Channel {
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
     pub(crate) failures: u8,
-    /// Whether the channel is in the queue of channels to read.
+    /// Whether the channel is to be read.
     pub(crate) readable: bool,
+    /// Whether the channel is in the queue of channels to read, where one that is not to be read is skipped.
+    pub(crate) queued: bool,
     /// Whether the channel is on the list of channels to read once there is room.
     pub(crate) parked: bool,
 }
@@ -51,6 +53,7 @@ impl Channel {
             paused: false,
             failures: 0,
             readable: false,
+            queued: false,
             parked: false,
         }
     }

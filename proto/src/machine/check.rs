@@ -116,7 +116,10 @@ impl Core {
         assert_eq!(channel.counted, counted, "{key}: its events that count against its limit");
         let marked = if channel.private { &self.private_readable } else { &self.readable };
         let queued = marked.iter().filter(|&&queued| queued == key).count();
-        assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
+        assert_eq!(queued, usize::from(channel.queued), "{key}: its place among those to be read");
+        assert!(channel.queued || !channel.readable, "{key} is to be read and has no place");
+        let is_first = marked.front() == Some(&key);
+        assert!(channel.readable || !is_first, "{key} is the next one to be read and is not to be read");
         let parked = self.parked.iter().filter(|&&parked| parked == key).count();
         assert_eq!(parked, usize::from(channel.parked), "{key}: its place among those that wait for room");
         assert!(!channel.parked || self.wants_event(key).is_none(), "{key} waits for room and there is room");

@@ -81,7 +81,7 @@ impl Core {
 
     /// Removes a channel that is closed. Only a private channel can have events then; they cannot be taken any more.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
-        self.unmark(key);
+        self.unqueue(key);
         let Some(gone) = self.channels.get(key) else { return };
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();

@@ -82,9 +82,9 @@ pub struct Core {
     due: VecDeque<Due>,
     /// Ids of undelivered requests that are to be destroyed, because their listener is.
     children: VecDeque<IdKey>,
-    /// The application's channels to read, each at most once.
+    /// The application's channels to read, each at most once. The first one is to be read, one behind it perhaps no more.
     readable: VecDeque<ChannelKey>,
-    /// Private channels to read, each at most once.
+    /// The same of private channels.
     private_readable: VecDeque<ChannelKey>,
     /// Channels to read when there is room, each at most once.
     parked: Vec<ChannelKey>,

@@ -25,7 +25,8 @@ impl Core {
     /// [`resume_channel`](Core::resume_channel) has the effect of a report.
     pub fn handle_readable(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.is_read()) else { return };
-        if !core::mem::replace(&mut channel.readable, true) {
+        channel.readable = true;
+        if !core::mem::replace(&mut channel.queued, true) {
             if channel.private { &mut self.private_readable } else { &mut self.readable }.push_back(key);
         }
     }
@@ -86,23 +87,29 @@ impl Core {
 
     pub(super) fn unmark(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
-        let is_first = marked.front() == Some(&key);
-        if is_first {
-            marked.pop_front();
+        channel.readable = false;
+        let (is_parked, is_private) = (core::mem::take(&mut channel.parked), channel.private);
+        if is_parked {
+            self.parked.retain(|&other| other != key);
         }
-        let is_readable = core::mem::take(&mut channel.readable);
-        if core::mem::take(&mut channel.parked) || (is_readable && !is_first) {
-            self.unlist(key);
+        // A channel at the front is to be read. One behind it keeps its place, because a removal would look at all of them.
+        let queue = if is_private { &mut self.private_readable } else { &mut self.readable };
+        while let Some(channel) = queue.front().and_then(|&first| self.channels.get_mut(first)) {
+            if channel.readable {
+                break;
+            }
+            channel.queued = false;
+            queue.pop_front();
         }
     }
 
-    /// Removes a channel from all lists of channels to read.
-    #[cold]
-    fn unlist(&mut self, key: ChannelKey) {
-        self.readable.retain(|&other| other != key);
-        self.private_readable.retain(|&other| other != key);
-        self.parked.retain(|&other| other != key);
+    /// Removes a channel that closes from the queue of channels to read.
+    pub(super) fn unqueue(&mut self, key: ChannelKey) {
+        self.unmark(key);
+        if self.channels.get(key).is_some_and(|channel| channel.queued) {
+            self.readable.retain(|&other| other != key);
+            self.private_readable.retain(|&other| other != key);
+        }
     }
 
     /// Returns the next private channel to read. No application takes its events from it, so a driver reads it in each turn.
@@ -178,7 +185,7 @@ impl Core {
         !(self.private_readable.is_empty() && self.children.is_empty())
     }
 
-    /// Returns the number of private channels that are marked as readable.
+    /// Returns the number of private channels that are marked as readable, or that were and keep their place in the queue.
     pub(crate) fn private_readable(&self) -> usize {
         self.private_readable.len()
     }

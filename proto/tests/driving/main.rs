@@ -14,6 +14,7 @@ mod flood;
 mod handshake;
 mod layer;
 mod level;
+mod many;
 mod observed;
 mod requests;
 mod results;
