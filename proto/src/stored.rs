@@ -1,5 +1,6 @@
 //! Undelivered events. Few have private data, so it is stored apart.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
@@ -124,6 +125,38 @@ impl Stored {
     }
 }
 
+/// Takes the events of an id, `count` in number, from any positions in a queue, in order. The queue may be long: no event
+/// behind the last of them is looked at, and of the others only those before it move, or only those behind the first of them.
+pub(crate) fn take_events(events: &mut VecDeque<Stored>, owner: IdKey, count: u32, mut take: impl FnMut(&Stored)) {
+    let is_its = |stored: &Stored| stored.of.owner() == owner;
+    let (mut first, mut end) = (0, 0);
+    for (at, stored) in events.iter().enumerate().filter(|(_, stored)| is_its(stored)).take(count as usize) {
+        take(stored);
+        first = if end == 0 { at } else { first };
+        end = at + 1;
+    }
+    let stays = |events: &VecDeque<Stored>, at| !events.get(at).is_some_and(is_its);
+    if end <= events.len() - first {
+        let mut kept = end;
+        for at in (0..end).rev() {
+            if stays(events, at) {
+                kept -= 1;
+                events.swap(at, kept);
+            }
+        }
+        events.drain(..kept);
+    } else {
+        let mut kept = first;
+        for at in first..events.len() {
+            if stays(events, at) {
+                events.swap(at, kept);
+                kept += 1;
+            }
+        }
+        events.truncate(kept);
+    }
+}
+
 impl DataSlab {
     /// Stores the data of an event, if it has some.
     pub(crate) fn keep(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
@@ -206,5 +239,25 @@ impl Eq for DataSlab {}
 impl Hash for DataSlab {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.occupied().for_each(|entry| entry.hash(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of two ids in each order, with their numbers.
+    #[test]
+    fn the_events_of_one_id_are_taken_and_those_of_the_other_stay_in_order() {
+        let ids = [0, 1].map(|slot| IdKey::from_parts(0, slot, 1).unwrap());
+        for (len, order) in (0..10).flat_map(|len| (0_u32..1 << len).map(move |order| (len, order))) {
+            let of = |at: u32| ids[(order >> at & 1) as usize];
+            let made = |at: u32| Stored { status: at as i32, ..Stored::made(of(at), EventKind::Migrated, Ok(())) };
+            let mut events: VecDeque<_> = (0..len).map(made).collect();
+            let (expected, stay): (Vec<_>, Vec<_>) = (0..len).map(made).partition(|stored| stored.of.owner() == ids[1]);
+            let mut taken = Vec::new();
+            take_events(&mut events, ids[1], order.count_ones(), |stored| taken.push(*stored));
+            assert_eq!((taken, Vec::from(events)), (expected, stay), "{len} events, {order:b}");
+        }
     }
 }

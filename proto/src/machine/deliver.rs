@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// Counts an event that was taken out of the queue of a channel.
-    fn taken(&mut self, on: ChannelKey, stored: &Stored) {
+    pub(super) fn taken(&mut self, on: ChannelKey, stored: &Stored) {
         let Some(channel) = self.channels.get_mut(on) else { return };
         self.deliverable -= usize::from(channel.is_taken_from());
         self.undelivered -= u32::from(stored.of_device());

@@ -12,7 +12,7 @@ use crate::id::{DestroyReport, Facts, Rare, SyncState};
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::stored::Stored;
+use crate::stored::{Stored, take_events};
 use crate::time::Time;
 
 /// The number of ids of undelivered requests that are destroyed with their listener.
@@ -136,17 +136,24 @@ impl Core {
     /// undelivered requests are destroyed too, the first few with their listener, the others in later turns; the device
     /// then rejects the peers.
     fn discard_events(&mut self, key: IdKey) {
-        let mut at_once = 0..CHILDREN_AT_ONCE;
-        while let Some(stored) = self.take_event_of(key, |_| true) {
-            self.discard(&stored);
-            let child = stored.of.id;
-            if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
-                self.end_all(child, DestroyReport::Nothing);
-                match at_once.next() {
-                    Some(_) => self.due.push_back(Due::Destroy(child)),
-                    None => self.children.push_back(child),
-                }
-            }
+        let Some((on, count)) = self.ids.get(key).map(|id| (id.channel, id.undelivered)) else { return };
+        let Some(channel) = self.channels.get_mut(on).filter(|_| count > 0) else { return };
+        let mut events = core::mem::take(&mut channel.events);
+        let first = self.children.len();
+        take_events(&mut events, key, count, |stored| {
+            self.taken(on, stored);
+            self.discard(stored);
+            self.children.extend(stored.is_request().then_some(stored.of.id));
+        });
+        if let Some(channel) = self.channels.get_mut(on) {
+            channel.events = events;
         }
+        for at in first..self.children.len() {
+            let child = self.children.get(at).copied();
+            let child = child.filter(|&child| self.state(child).is_some_and(|state| state != State::Destroying));
+            child.into_iter().for_each(|child| self.end_all(child, DestroyReport::Nothing));
+        }
+        let at_once = (0..CHILDREN_AT_ONCE).map_while(|_| self.children.remove(first));
+        self.due.extend(at_once.map(Due::Destroy));
     }
 }

@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::request_kind::RequestKind;
-use crate::stored::Stored;
+use crate::stored::{Stored, take_events};
 use crate::time::Time;
 
 impl Core {
@@ -133,8 +133,7 @@ impl Core {
         self.unpark();
     }
 
-    /// Moves an id's `moved` events from any positions in one queue to the end of another or of the same one. Each event of
-    /// the queue is looked at.
+    /// Moves an id's `moved` events from any positions in one queue to the end of another or of the same one.
     fn move_events(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey, moved: u32) {
         let Some(source) = self.channels.get_mut(from) else { return };
         self.deliverable -= if source.is_taken_from() { moved as usize } else { 0 };
@@ -142,13 +141,9 @@ impl Core {
         let Some(target) = self.channels.get_mut(to) else { return };
         self.deliverable += if target.is_taken_from() { moved as usize } else { 0 };
         let mut counted = 0;
-        events.retain(|stored| {
-            let stays = stored.of.owner() != key;
-            if !stays {
-                counted += u32::from(stored.of_channel());
-                target.events.push_back(*stored);
-            }
-            stays
+        take_events(&mut events, key, moved, |stored| {
+            counted += u32::from(stored.of_channel());
+            target.events.push_back(*stored);
         });
         target.counted += counted;
         if let Some(source) = self.channels.get_mut(from) {
