@@ -32,12 +32,15 @@ impl<D: Pollable, O: Observer> Port<D, O> {
         self.driver.drive.core().state(self.id).unwrap_or(State::Destroying)
     }
 
-    /// Makes a turn. Returns whether another one is necessary, after the events are taken.
+    /// Makes a turn. Returns whether another one is necessary, after the events are taken. Those of other ids, which the
+    /// application has added, are not.
     pub(crate) fn turn(&mut self) -> io::Result<bool> {
         let is_unread = self.driver.is_unread();
         let next = self.driver.turn();
         self.driver.drive.resume_failed()?;
-        Ok(is_unread || !matches!(next, Next::Wait(_)))
+        let core = self.driver.drive.core();
+        let has_event = core.channel(self.id).is_some_and(|channel| core.may_have_event(channel));
+        Ok(is_unread || next == Next::Again || has_event)
     }
 
     /// Makes turns until none has work. The events that end no request are dropped: the state of the id tells what they

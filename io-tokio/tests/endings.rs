@@ -12,11 +12,12 @@ use std::time::Duration;
 use cmid_harness::Fragile;
 use cmid_tokio::proto::datapath::{Attaching, Completion, MemoryRegion, QueuePair, SendWr, WcStatus};
 use cmid_tokio::proto::handshake::HandshakeError;
-use cmid_tokio::proto::{Acks, DeviceLayer, Errno, Limits, State};
+use cmid_tokio::proto::{Acks, DeviceLayer, Errno, Limits, PortSpace, State, Time};
 use cmid_tokio::sim::{Clock, Cq, SimDevice};
 use cmid_tokio::{Connection, Options, Tokio};
 use common::{LIMIT, Port, RECEIVES, Side, World, attach, ends, server};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 /// Takes completions until the end, and returns those of receives: successful ones, and flushed ones.
@@ -210,6 +211,25 @@ async fn events_that_end_nothing_do_not_hide_the_end() {
     };
     let (closed, ()) = ends(async { tokio::join!(server.connection.closed(), changes) }).await;
     closed.unwrap();
+}
+
+/// Without a turn that ends it would block its thread, so that no limit of the test passed.
+#[test]
+fn an_event_of_another_id_that_nobody_takes_leaves_the_runtime_to_other_tasks() {
+    let (ended, ends) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let waits = async {
+            let [mut client, _server] = World::new(Clock::Real).connected().await;
+            let drive = client.connection.parts().1;
+            let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+            let other = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+            drive.resolve_addr(other, None, server(), Time::NEVER).unwrap();
+            let closed = tokio::time::timeout(Duration::from_millis(100), client.connection.closed()).await;
+            (closed.is_err(), client.connection.parts().1.next_event(channel).unwrap().id == other)
+        };
+        ended.send(Builder::new_current_thread().enable_all().build().unwrap().block_on(waits)).unwrap();
+    });
+    assert_eq!(ends.recv_timeout(Duration::from_secs(20)), Ok((true, true)));
 }
 
 #[tokio::test(start_paused = true)]
