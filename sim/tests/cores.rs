@@ -8,6 +8,7 @@ use std::time::Duration;
 use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::datapath::{Access, Caps, CreateError, QpAttrs, QpParts, QpState, SendWr, SrqCaps};
+use cmid_proto::handshake::{Dial, DialTo, Incoming};
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace,
     RefuseReason, Refused, RequestKind, Time,
@@ -185,6 +186,36 @@ fn a_closure_that_makes_or_destroys_no_qp_leaves_what_the_device_has() {
     drive.detach_qp(id, |_, _| Ok(())).unwrap();
     drive.connect(id, ConnParam::default(), &[], Time::NEVER).unwrap();
     pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+}
+
+#[test]
+fn a_handshake_whose_attach_panics_is_over_and_its_peer_is_told() {
+    fn attach(_: &mut Drive<SimDevice>, _: IdKey) -> Result<(), Error> {
+        panic!("the application's")
+    }
+    let mut pair = Pair::new();
+    pair.listen(PortSpace::Tcp);
+    let id = pair.resolved(PortSpace::Tcp);
+    let _made = pair.sides[CLIENT].attach_qp(id, make).unwrap();
+    pair.sides[CLIENT].connect(id, ConnParam::default(), &[], Time::NEVER).unwrap();
+    let (_, event) = pair.next();
+    let drive = &mut pair.sides[SERVER];
+    let request = Incoming::new(drive, event).unwrap();
+    let accept = || request.accept(drive, ConnParam::default(), &[], Time::NEVER, attach);
+    catch_unwind(AssertUnwindSafe(accept)).unwrap_err();
+    assert_eq!(drive.core().ids().count(), 1, "only the listener is left");
+    pair.expect(CLIENT, CmEvent::Rejected, 28);
+
+    let (drive, channel) = (&mut pair.sides[CLIENT], pair.channels[CLIENT]);
+    let mut dial =
+        Dial::start(drive, Some(channel), &DialTo::new("10.0.0.2:7471".parse().unwrap()), Time::NEVER).unwrap();
+    while !dial.is_over() {
+        let (_, event) = pair.next();
+        let drive = &mut pair.sides[CLIENT];
+        let handled = catch_unwind(AssertUnwindSafe(|| dial.handle(drive, event, attach)));
+        assert_eq!(handled.is_err(), dial.is_over());
+    }
+    assert_eq!(pair.sides[CLIENT].core().state(dial.id()), None);
 }
 
 /// The PD, the CQ and the QP of both sides are made without a closure, and carry a message.

@@ -131,7 +131,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
         self.query_transport(id);
         let Drive { core, outside, .. } = self;
         let begun = core.begin(outside.now.get(), id, &Request::AttachQp, Time::NEVER).map_err(Error::from)?;
-        let attempt = Attempt { of: &mut outside.device, undo: Some(|device: &mut D| device.discard_qp(id)) };
+        let attempt = Attempt::new(&mut outside.device, |device: &mut D| device.discard_qp(id));
         let made = attempt.make(|device| create(device, Attaching::to(id)));
         // The request is made before the match on the result, which would copy the QP once more. Without a QP it is not
         // made: the number 0 would be sent to the peer.
@@ -164,8 +164,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 let _ = drive.request(id, Request::DetachQp, Time::NEVER);
             }
         };
-        let attempt = Attempt { of: self, undo: Some(undo) };
-        let destroyed = attempt.make(|drive| destroy(&mut drive.outside.device, id));
+        let destroyed = Attempt::new(self, undo).make(|drive| destroy(&mut drive.outside.device, id));
         destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno, None))?;
         if self.outside.device.has_qp(id) == Some(true) {
             return Ok(());
@@ -174,14 +173,18 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 }
 
-/// A creation or destruction by the application. Unless it succeeds, `undo` follows, also in a panic.
-struct Attempt<'a, T, F: FnOnce(&mut T)> {
+/// What a closure of the application does. Unless it succeeds, `undo` follows, also in a panic.
+pub(crate) struct Attempt<'a, T, F: FnOnce(&mut T)> {
     of: &'a mut T,
     undo: Option<F>,
 }
 
-impl<T, F: FnOnce(&mut T)> Attempt<'_, T, F> {
-    fn make<Q, E>(mut self, attempt: impl FnOnce(&mut T) -> Result<Q, E>) -> Result<Q, E> {
+impl<'a, T, F: FnOnce(&mut T)> Attempt<'a, T, F> {
+    pub(crate) fn new(of: &'a mut T, undo: F) -> Self {
+        Attempt { of, undo: Some(undo) }
+    }
+
+    pub(crate) fn make<Q, E>(mut self, attempt: impl FnOnce(&mut T) -> Result<Q, E>) -> Result<Q, E> {
         let made = attempt(self.of);
         if made.is_ok() {
             self.undo = None;

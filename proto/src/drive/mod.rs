@@ -29,6 +29,7 @@ use crate::transport::Transport;
 use outside::Outside;
 
 pub use attach::Attaching;
+pub(crate) use attach::Attempt;
 pub use observer::Observer;
 pub use poller::Poller;
 pub use step::{Step, StepRecord};

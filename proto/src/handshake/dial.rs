@@ -142,7 +142,7 @@ impl<Q> Dial<Q> {
     /// fail with any error.
     ///
     /// # Errors
-    /// [`HandshakeError`], with the error of `attach` as [`HandshakeError::Attach`]. The id is destroyed, at the latest after the last ack that the application owes for it.
+    /// [`HandshakeError`], with the error of `attach` as [`HandshakeError::Attach`]. The id is destroyed, at the latest after the last ack that the application owes for it. So it is if `attach` panics.
     pub fn handle<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
         &mut self,
         drive: &mut Drive<D, P, O>,
@@ -187,7 +187,7 @@ impl<Q> Dial<Q> {
             return Ok(Some(State::RouteResolving));
         }
         if reached == State::RouteResolved {
-            self.wait.attached = Some(attach(drive, id).map_err(HandshakeError::of_attach)?);
+            self.wait.attach(drive, attach)?;
             drive.connect(id, self.param, &self.private_data, self.deadline)?;
             let service =
                 drive.core().id_info(id).map(|it| it.port_space).map_or(Service::Connected, PortSpace::service);

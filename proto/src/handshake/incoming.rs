@@ -131,7 +131,7 @@ impl Incoming {
     /// most 196 bytes, 136 for datagrams. If the listener is in synchronous mode, the id enters that mode first.
     ///
     /// # Errors
-    /// The error of `attach`, which may be any error ([`HandshakeError::Attach`]), or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed.
+    /// The error of `attach`, which may be any error ([`HandshakeError::Attach`]), or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed, also if `attach` panics.
     pub fn accept<D: Device, P: Poller<D>, O: Observer, Q, E: Into<BoxError>>(
         self,
         drive: &mut Drive<D, P, O>,
@@ -149,8 +149,7 @@ impl Incoming {
         {
             to_sync(drive, id).map_err(|error| wait.fail(drive, error))?;
         }
-        let attached = attach(drive, id).map_err(|error| wait.fail(drive, HandshakeError::of_attach(error)))?;
-        wait.attached = Some(attached);
+        wait.attach(drive, attach)?;
         drive.accept(id, param, private_data, deadline).map_err(|error| wait.fail(drive, error))?;
         Ok(Serve { wait, param: request.param, private_data: request.private_data })
     }

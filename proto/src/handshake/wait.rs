@@ -2,9 +2,9 @@
 
 use super::{Connected, HandshakeError};
 use crate::device::Device;
-use crate::drive::{Drive, Observer, Poller};
+use crate::drive::{Attempt, Drive, Observer, Poller};
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::event::{Datagram, Event, EventKind, ReceivedParam};
 use crate::event_result::EventError;
 use crate::key::IdKey;
@@ -62,6 +62,19 @@ impl<Q> Wait<Q> {
             EventKind::DeadlinePassed(of) if of == during => Err(self.fail(drive, HandshakeError::TimedOut { during })),
             EventKind::DeadlinePassed(_) | EventKind::Migrated | EventKind::Destroyed | EventKind::Left => Ok(None),
         }
+    }
+
+    /// Calls the application's closure, which attaches a QP. If it fails or panics, the handshake is over.
+    pub(super) fn attach<D: Device, P: Poller<D>, O: Observer, E: Into<BoxError>>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, E>,
+    ) -> Result<(), HandshakeError> {
+        let (id, begun) = (self.id, self.begun.take());
+        let attempt = Attempt::new(drive, |drive: &mut Drive<D, P, O>| drive.destroy_after_error(id));
+        self.attached = Some(attempt.make(|drive| attach(drive, id)).map_err(HandshakeError::of_attach)?);
+        self.begun = begun;
+        Ok(())
     }
 
     /// Synchronous mode: returns the event that ended the request, if it has ended.
