@@ -15,6 +15,9 @@ use cmid_io_common::now;
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
 
+/// The longest timeout of a poll: its milliseconds are those of epoll_wait(2).
+const LONGEST: Duration = Duration::from_secs(24 * 24 * 3600);
+
 /// Configuration of the driver in the user's poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -139,17 +142,15 @@ impl<D: Pollable, O: Observer> Mio<D, O> {
     /// work, also of requests made after the last turn: one turn for each poll suffices.
     ///
     /// The timeout is rounded up to milliseconds, the resolution of mio. Rounded down, polls would return repeatedly
-    /// just before a deadline.
+    /// just before a deadline. It is at most 24 days: mio before 1.2.1 takes a longer one for another one, or for none.
     #[must_use]
     pub fn timeout(&self, at_most: Option<Duration>) -> Option<Duration> {
-        match self.drive.next_action() {
+        let until = |due: Time| Duration::from_millis(due.since(now()).as_nanos().div_ceil(1_000_000) as u64);
+        let span = match self.drive.next_action() {
             Next::Deliver | Next::Again => Some(Duration::ZERO),
-            Next::Wait(None) => at_most,
-            Next::Wait(Some(due)) => {
-                let span = Duration::from_millis(due.since(now()).as_nanos().div_ceil(1_000_000) as u64);
-                Some(at_most.map_or(span, |at_most| at_most.min(span)))
-            }
-        }
+            Next::Wait(due) => due.map(until).into_iter().chain(at_most).min(),
+        };
+        span.map(|span| span.min(LONGEST))
     }
 }
 

@@ -80,6 +80,20 @@ fn a_poll_lasts_until_the_deadline_of_the_application() {
     assert!(program.driver.timeout_until(deadline).is_some_and(|span| span <= SOON && span > SOON / 2));
 }
 
+/// Of a longer one, mio before 1.2.1 takes the lower 32 bits.
+#[test]
+fn a_timeout_is_one_of_epoll_wait() {
+    let mut program = Program::new(&host(), Limits::SINGLE, 4);
+    assert_eq!(program.driver.timeout(None), None);
+    let (_, id) = program.id();
+    let deadline = program.driver.drive().within(Duration::from_secs(365 * 24 * 3600));
+    program.driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse().unwrap(), deadline).unwrap();
+    for at_most in [None, Some(Duration::MAX)] {
+        let timeout = program.driver.timeout(at_most).unwrap();
+        assert!(i32::try_from(timeout.as_millis()).is_ok_and(|millis| millis > 0), "{timeout:?}");
+    }
+}
+
 #[test]
 fn what_was_left_in_the_kernel_is_read_without_another_edge() {
     let mut program = Program::new(&host(), Limits { events: 1, ids: 8, ..Limits::SINGLE }, 4);
