@@ -270,5 +270,5 @@ impl<D: Pollable, O: Observer> Connection<D, O> {
 }
 
 pub(crate) fn or_new(canceller: Option<Canceller>) -> Result<Canceller, Error> {
-    canceller.map_or_else(|| Canceller::new().map_err(Error::Wait), Ok)
+    canceller.map_or_else(|| Canceller::new().map_err(Error::Canceller), Ok)
 }

@@ -46,6 +46,9 @@ pub enum Error {
     /// The QP is not drained.
     #[error("drain: {0}")]
     Drain(DrainError),
+    /// A [`Canceller`](crate::Canceller) for the waits cannot be created, such as for lack of descriptors (`EMFILE`).
+    #[error("creating a canceller: {0}")]
+    Canceller(Errno),
     /// The wait itself failed.
     #[error("waiting: {0}")]
     Wait(Errno),
@@ -100,7 +103,7 @@ impl Error {
         match self {
             Error::Core(error) => error.errno(),
             Error::Ended { error, .. } => error.errno,
-            Error::Wait(errno) => *errno,
+            Error::Wait(errno) | Error::Canceller(errno) => *errno,
             Error::TimedOut { .. } => Errno::ETIMEDOUT,
             Error::Drain(error) => error.errno(),
             Error::Cancelled { .. } => Errno::ECANCELED,

@@ -137,7 +137,7 @@ impl<D: Pollable, O: Observer> Listener<D, O> {
     /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Ended`]
     /// with `ENODEV` if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard address has
     /// no device and gets no removal event. Any other error is about one request, and the listener goes on:
-    /// [`Error::Core`] or [`Error::Wait`] if a driver for the new id cannot be created. For lack of descriptors
+    /// [`Error::Core`] or [`Error::Canceller`] if a driver for the new id cannot be created. For lack of descriptors
     /// (`EMFILE`) or memory the next call then returns the request, as accept(2) does; otherwise its peer is rejected.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D, O>, Error> {
         let end = self.driver.drive().within(timeout);

@@ -53,7 +53,7 @@ fn a_request_that_waits_for_descriptors_does_not_hide_that_the_device_is_removed
     let (host, mut listener) = listening();
     let _client = Silent::connecting(&host);
     let error = with_descriptors(0, || listener.accept(SOON)).unwrap_err();
-    assert_eq!(error.errno(), Errno::EMFILE);
+    assert_eq!((error.errno(), error.to_string().as_str()), (Errno::EMFILE, "creating a canceller: EMFILE"));
     host.remove_device();
     let mut errors = (0..10).map(|_| listener.accept(SOON).unwrap_err().errno());
     assert!(errors.any(|errno| errno == Errno::ENODEV), "the listener ends");
