@@ -75,7 +75,7 @@ pub enum RefuseReason {
     #[error("vendor 0 has no options")]
     NoVendor,
     /// The id has no QP, and the request no QP number.
-    #[error("the id has no QP and no QP number was given")]
+    #[error("the id has no QP; a connect or an accept can have a QP number instead")]
     NoQp,
     /// The id has a QP: librdmacm then makes this request itself.
     #[error("the id has a QP")]
