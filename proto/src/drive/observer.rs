@@ -5,7 +5,8 @@ use super::StepRecord;
 /// Receives each step of a drive, for recording or counting. `()` observes nothing: a drive with it compiles without
 /// observation. A pair is two observers, and `None` of an `Option` is none.
 pub trait Observer {
-    /// Called right after each step.
+    /// Called right after each step. It must not panic: the step has happened, and what follows from it would not. Drop the
+    /// drive then.
     fn step(&mut self, record: &StepRecord<'_>);
 
     /// Returns the observer of another drive, for a driver that creates one: a listener that gives each connection its
