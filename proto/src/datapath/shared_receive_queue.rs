@@ -69,7 +69,7 @@ pub trait SharedReceiveQueue: Send {
     /// Returns the armed limit; 0 if none is armed (ibv_query_srq(3)). A system call on hardware.
     ///
     /// # Errors
-    /// The errno of the device.
+    /// The errno of the device: `EOPNOTSUPP` of soft-iWARP.
     #[doc(alias = "ibv_query_srq")]
     fn limit(&self) -> Result<u32, Errno>;
 

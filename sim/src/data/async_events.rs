@@ -13,8 +13,8 @@ use crate::index::DeviceNo;
 use crate::kernel::signal::Signal;
 
 /// The asynchronous events of a host's device: PORT_ERR and PORT_ACTIVE of [`Host::set_link`](crate::Host::set_link),
-/// CQ_ERR of an overrun, SRQ_LIMIT_REACHED, QP_LAST_WQE_REACHED of a QP with an SRQ, DEVICE_FATAL of a removal. Each
-/// reader of a device gets all of them.
+/// CQ_ERR of an overrun, SRQ_LIMIT_REACHED, QP_LAST_WQE_REACHED of a QP with an SRQ as on soft-RoCE, QP_FATAL, QP_ACCESS_ERR,
+/// QP_REQ_ERR and SQ_DRAINED as on soft-iWARP, DEVICE_FATAL of a removal. Each reader of a device gets all of them.
 #[derive(Debug)]
 pub struct AsyncEvents {
     fabric: Fabric,

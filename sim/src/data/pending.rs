@@ -14,6 +14,8 @@ pub(crate) struct Pending {
     pub(crate) wr_id: u64,
     pub(crate) opcode: WcOpcode,
     pub(crate) signaled: bool,
+    /// Whether it was posted as solicited, which siw tells of its own completion too (`siw_sqe_complete`).
+    pub(crate) solicited: bool,
     /// Whether it waits for the reads and atomic operations before it.
     pub(crate) is_fenced: bool,
     pub(crate) local: Local,
@@ -34,6 +36,7 @@ impl Pending {
             wr_id,
             opcode,
             signaled: flags.contains(SendFlags::SIGNALED),
+            solicited: flags.contains(SendFlags::SOLICITED),
             is_fenced: flags.contains(SendFlags::FENCE),
             local,
             action: Some(action),

@@ -7,6 +7,7 @@ use cmid_proto::{Errno, Service, Transport};
 
 use crate::data::blocks::{LeftBlocks, Piece};
 use crate::data::mr::Mr;
+use crate::data::pending::Order;
 use crate::data::queues::Pair;
 use crate::data::receive::RecvOf;
 use crate::data::space::KeyedRange;
@@ -102,7 +103,16 @@ impl Pair {
         Ok(())
     }
 
+    /// Before RTR they are zeros. So they are on iWARP (`siw_query_qp`), where those of TCP count.
     fn attrs(&self) -> QpAttrs {
+        if self.order == Order::OfTransport {
+            return QpAttrs {
+                min_rnr_timer: Some(RnrTimer::LONGEST),
+                timeout: Some(AckTimeout::NEVER),
+                retry_count: Some(0),
+                rnr_retry: Some(0),
+            };
+        }
         QpAttrs {
             min_rnr_timer: Some(self.min_rnr_timer),
             timeout: Some(self.timeout),

@@ -44,10 +44,14 @@ impl World {
                 }
                 self.permitted(qp, range, operation)
             }
-            &Operation::Read(range) => match self.memory.for_remote(qp, pd, range, Access::REMOTE_READ) {
-                Some(memory) => Handled::Answer(Ok(memory.to_vec())),
-                None => refused,
-            },
+            &Operation::Read(range) => {
+                // siw checks no right of a peer that reads (`siw_qp_sq_proc_tx`).
+                let needs = if self.is_iwarp(qp.host) { Access::empty() } else { Access::REMOTE_READ };
+                match self.memory.for_remote(qp, pd, range, needs) {
+                    Some(memory) => Handled::Answer(Ok(memory.to_vec())),
+                    None => refused,
+                }
+            }
             &(Operation::CompareSwap(range, ..) | Operation::FetchAdd(range, _)) => {
                 let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
                 if memory.is_some_and(|memory| memory.len() == 8) {

@@ -189,8 +189,13 @@ impl SharedReceiveQueue for Srq {
         self.fabric.with(|world| world.arm_srq_limit(self.no, limit))
     }
 
+    /// # Errors
+    /// `EOPNOTSUPP` on iWARP: libsiw does not have it.
     fn limit(&self) -> Result<u32, Errno> {
-        self.fabric.with(|world| world.queues.srqs.get(self.no).map(|srq| srq.limit))
+        self.fabric.with(|world| {
+            let limit = world.queues.srqs.get(self.no)?.limit;
+            if world.is_iwarp(self.device.host) { Err(Errno::EOPNOTSUPP) } else { Ok(limit) }
+        })
     }
 
     /// # Errors

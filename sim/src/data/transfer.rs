@@ -3,7 +3,7 @@
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource, Completion, WcOpcode, WcStatus};
 
 use crate::data::cq::Ready;
-use crate::data::packet::{Extra, Operation, Packet, Transfer};
+use crate::data::packet::{Extra, Packet, Transfer};
 use crate::data::pending::{Order, Pending, is_read};
 use crate::data::qp::PairState;
 use crate::data::queues::{Pair, Sent};
@@ -67,8 +67,8 @@ impl World {
             };
             let failed = result.is_err();
             self.answer(qp, packet.from, packet.sequence, result);
-            if failed && is_iwarp && matches!(packet.operation, Operation::Read(_)) {
-                self.siw_suspend(qp);
+            if failed && is_iwarp {
+                self.siw_refuse(qp, &packet.operation);
             } else if failed {
                 self.qp_to_error(qp);
             }
@@ -107,6 +107,9 @@ impl World {
                 }
             }
             Err(status) => {
+                if status == WcStatus::LOC_PROT_ERR && self.is_iwarp(qp.host) {
+                    self.siw_event(qp, AsyncEventKind::QP_ACCESS_ERR); // `siw_proc_rresp`
+                }
                 self.finish_send(qp, &pending, Sent::failed(status));
                 self.qp_to_error(qp);
             }
@@ -150,6 +153,7 @@ impl World {
         let is_new = pair.state != PairState::Err;
         // The kernel of siw looks at its queue once.
         let flushes = pair.order == Order::OfPosts || is_new && pair.state != PairState::Closing;
+        let drains = flushes && pair.drains();
         pair.state = PairState::Err;
         let (has_srq, pd) = (pair.srq.is_some(), pair.pd);
         if is_new {
@@ -167,6 +171,9 @@ impl World {
         self.queues.recall(qp, peer);
         if flushes {
             self.flush_sends(qp);
+        }
+        if drains {
+            self.siw_event(qp, AsyncEventKind::SQ_DRAINED);
         }
         self.flush_receives(qp);
         for packet in copied.map(|(packet, _)| packet).into_iter().chain(inbound) {
@@ -244,7 +251,8 @@ impl World {
         }
         self.add_completion(qp, |pair| {
             let (pins, &Pending { sequence, wr_id, opcode, .. }) = (pending.local.pins(), pending);
-            let (Sent { status, byte_len, scatter }, receive_of, solicited, pd) = (sent, None, false, pair.pd);
+            let (Sent { status, byte_len, scatter }, receive_of, pd) = (sent, None, pair.pd);
+            let solicited = pending.solicited && pair.order == Order::OfTransport;
             let is_withdrawn = pending.is_withdrawn || is_quiet;
             let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
             let ready = Ready { qp, completion, is_withdrawn, sequence, receive_of, pd, pins, solicited, scatter };
@@ -277,7 +285,7 @@ impl World {
     }
 
     /// Reports an event of an object of a domain.
-    fn raise(&mut self, pd: PdNo, kind: AsyncEventKind, source: AsyncSource) {
+    pub(super) fn raise(&mut self, pd: PdNo, kind: AsyncEventKind, source: AsyncSource) {
         if let Some(device) = self.domains.device_of(pd) {
             self.raise_event(device, kind, source);
         }

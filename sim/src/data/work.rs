@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{Caps, PostReason, To, WcStatus};
+use cmid_proto::datapath::{AsyncEventKind, Caps, PostReason, To, WcStatus};
 use cmid_proto::{Errno, Service};
 use smallvec::SmallVec;
 
@@ -196,6 +196,7 @@ impl World {
         // `siw_qp_sq_process`
         if let Some(pending) = take(&mut pair.sends, sequence) {
             self.finish_send(qp, &pending, Sent::failed(WcStatus::LOC_QP_OP_ERR));
+            self.siw_event(qp, AsyncEventKind::QP_FATAL);
         }
         self.siw_suspend(qp);
     }
@@ -236,6 +237,7 @@ mod tests {
                 wr_id: 0,
                 opcode: WcOpcode::SEND,
                 signaled,
+                solicited: false,
                 is_fenced: false,
                 local: Local::Nothing,
                 action: None,

@@ -2,9 +2,9 @@
 
 use cmid_proto::datapath::{Caps, Completion, PostReason, SendWr, prelude::*};
 use cmid_proto::{Errno, Transport};
-use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode, WcStatus};
+use cmid_sim::{Access, Config, QpState, Remote, SendOp, WcFlags, WcOpcode, WcStatus};
 
-use crate::common::why;
+use crate::common::{bytes_at, only, why};
 use crate::data_path::ended;
 use crate::iwarp;
 use crate::providers::{ALL, OK, polled};
@@ -136,7 +136,8 @@ fn on_iwarp_what_is_posted_after_the_end_does_not_complete() {
     let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
     let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap());
     s.qp.post_recv(1, there.sge(0..8)).unwrap();
-    c.qp.post_send(SendWr::read(2, here.sge(0..8), there.remote(0))).unwrap();
+    let remote = there.remote(0);
+    c.qp.post_send(SendWr::read(2, here.sge(0..8), Remote { rkey: remote.rkey ^ 1, ..remote })).unwrap();
     assert_eq!(polled(&env, &mut c.send_cq), [(2, WcStatus::WR_FLUSH_ERR)]);
     // Who may not answer is not flushed.
     assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::RTS)));
@@ -172,6 +173,51 @@ fn on_iwarp_no_receive_is_solicited() {
     c.qp.post_send(SendWr::send(2, here.sge(0..8)).solicited()).unwrap();
     assert_eq!(polled(&env, &mut s.recv_cq), [(1, OK)]);
     assert_eq!(s.recv_cq.take_notifications(), Ok(0));
+}
+
+/// `siw_sqe_complete`: the completion of a request that was posted as solicited is a solicited one, of any kind.
+#[test]
+fn on_iwarp_a_solicited_request_notifies_its_own_side() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+    for wr_id in 0..6 {
+        s.qp.post_recv(wr_id, there.sge(0..8)).unwrap();
+        let (request, solicited) = match wr_id / 2 {
+            0 => (SendWr::send(wr_id, here.sge(0..8)), wr_id % 2 == 1),
+            1 => (SendWr::write(wr_id, here.sge(0..8), there.remote(0)), wr_id % 2 == 1),
+            _ => (SendWr::read(wr_id, here.sge(0..8), there.remote(0)), wr_id % 2 == 1),
+        };
+        c.send_cq.arm_solicited().unwrap();
+        c.qp.post_send(if solicited { request.solicited() } else { request }).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(wr_id, OK)]);
+        assert_eq!(c.send_cq.take_notifications(), Ok(solicited.into()), "{wr_id}");
+    }
+}
+
+/// Hazard P116: `siw_qp_sq_proc_tx` checks the key and the range of a read, and not the right.
+#[test]
+fn on_iwarp_a_peer_reads_memory_without_the_right() {
+    for (access, off, is_read) in [(Access::empty(), 0, true), (Access::LOCAL_WRITE, 0, true), (ALL, 1, false)] {
+        let mut env = iwarp::env();
+        let (_ids, [mut c, s]) = iwarp::established(&mut env);
+        let here = c.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
+        let there = s.pd.register(vec![7; 8], access).unwrap();
+        c.qp.post_send(SendWr::read(1, here.sge(0..8), there.remote(off))).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(1, if is_read { OK } else { WcStatus::WR_FLUSH_ERR })]);
+        assert_eq!(bytes_at(&here, 0), [if is_read { 7 } else { 0 }; 8]);
+    }
+}
+
+#[test]
+fn on_iwarp_a_completion_has_no_flags() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, mut s]) = iwarp::established(&mut env);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+    s.qp.post_recv(1, there.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
+    env.fabric.advance_by(Config::default().latency * 4);
+    assert_eq!(only(&mut s.recv_cq).flags, WcFlags::empty());
 }
 
 #[test]

@@ -111,7 +111,17 @@ fn datagrams_and_iwarp_have_no_such_attributes_nor_has_a_qp_that_has_ended() {
     let reason = |qp: &mut cmid_sim::Qp| qp.modify(timer(RnrTimer::LONGEST)).map_err(|error| error.reason);
     assert_eq!(reason(&mut datagrams.qp), Err(ModifyReason::IsDatagram));
 
+    // siw has no values for them, and a QP in INIT has none yet.
+    let none = QpAttrs {
+        timeout: Some(AckTimeout::NEVER),
+        retry_count: Some(0),
+        rnr_retry: Some(0),
+        ..timer(RnrTimer::LONGEST)
+    };
+    let id = env.client.resolved(env.cc, "10.0.0.2:7");
+    assert_eq!(env.client.qp(id).qp.attrs(), Ok(none));
     let (_ids, [mut client, _server]) = iwarp::established(&mut iwarp::env());
+    assert_eq!(client.qp.attrs(), Ok(none));
     assert_eq!(reason(&mut client.qp), Err(ModifyReason::NotOfTransport(Transport::Iwarp)));
 
     let (mut env, mut pair) = connected(Config::default());

@@ -69,6 +69,18 @@ pub(crate) fn short_read_across_pages() {
     assert_eq!(&answer[..], if is_iwarp(&mut server, &s) { &wrong } else { right });
 }
 
+/// Soft-iWARP checks no right of a peer that reads (hazard P116). If this fails there, the kernel is mended: change P116
+/// and semantics 16.2, 31.
+pub(crate) fn reads_without_the_right() {
+    let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();
+    let (own, into) = (register(&s, 7, Access::LOCAL_WRITE), register(&c, 0, Access::LOCAL_WRITE));
+    c.qp.post_send(SendWr::read(1, into.sge(0..8), own.remote(0))).expect("post_send");
+    let seen = (polled(&mut c.cq).status, bytes(&into, 0));
+    let expected =
+        if is_iwarp(&mut server, &s) { (WcStatus::SUCCESS, [7; 8]) } else { (WcStatus::REM_ACCESS_ERR, [0; 8]) };
+    assert_eq!(seen, expected);
+}
+
 /// A loop that waits for a peer's write ends, with a copy and with a flag: this program is compiled with
 /// optimisation.
 pub(crate) fn flags() {
