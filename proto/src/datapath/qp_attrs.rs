@@ -20,7 +20,8 @@ pub struct QpAttrs {
     pub timeout: Option<AckTimeout>,
     /// How often this side repeats a packet without an ack (`retry_cnt`), 0 to 7. Soft-RoCE repeats without limit at 7.
     pub retry_count: Option<u8>,
-    /// How often this side repeats a message for which the peer has no receive (`rnr_retry`), 0 to 6; 7 without limit.
+    /// How often this side repeats a message for which the peer has no receive (`rnr_retry`), 0 to 6; 7 without limit. On
+    /// soft-RoCE such a wait uses up [`QpAttrs::retry_count`] if it is longer than [`QpAttrs::timeout`].
     pub rnr_retry: Option<u8>,
 }
 

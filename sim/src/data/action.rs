@@ -100,7 +100,8 @@ impl Action {
             }
             Action::Command(_) => return None,
         };
-        let packet = Packet { from, to, sequence, wr_id, operation, sources, rnr_naks: 0, waits: false };
+        let (rnr_naks, timeouts, timer, waits) = (0, 0, None, false);
+        let packet = Packet { from, to, sequence, wr_id, operation, sources, rnr_naks, timeouts, timer, waits };
         Some(Transfer::Packet(Box::new(packet)))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use cmid_proto::Time;
 use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
@@ -29,6 +30,7 @@ pub(crate) enum Transfer {
     NotReady {
         qp: QpNo,
         sequence: u64,
+        status: WcStatus,
     },
     /// A packet that has found no receive at this QP is repeated.
     Repeat {
@@ -60,6 +62,9 @@ pub(crate) struct Packet {
     pub(crate) sources: Ranges,
     /// How often the peer has answered that no receive is posted for it.
     pub(crate) rnr_naks: u8,
+    /// How often the sender's ACK timeout has passed in such a wait, and when it passes.
+    pub(crate) timeouts: u8,
+    pub(crate) timer: Option<Time>,
     /// Whether the sender waits before it repeats it.
     pub(crate) waits: bool,
 }

@@ -9,6 +9,7 @@ use cmid_proto::datapath::WcStatus;
 
 use crate::data::packet::{Operation, Packet, Transfer};
 use crate::data::qp::PairState;
+use crate::fabric::config::Flavour;
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::{HostNo, QpNo};
@@ -58,8 +59,10 @@ impl World {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
             pair.repeats = true;
             let again = self.now.after(pair.timeout.time().unwrap_or(WITHOUT_TIMEOUT));
+            // Without a retry it is given up when it would be repeated.
+            self.lose(packet);
             self.timers.arm(again, Due::Data(Transfer::Resend { qp }));
-            return self.lose(packet);
+            return;
         }
         let (due, _) = self.arrivals(Kind::Packet, packet.operation.payload(), qp.host, |_| to);
         self.arm_packet(packet, due);
@@ -159,24 +162,48 @@ const WITHOUT_RNR_LIMIT: u8 = 7;
 impl World {
     /// Answers that there is no receive for a packet. It stays the first one until the sender repeats it, after the receiver's
     /// `min_rnr_timer`, or has used up its retries (`rxe_completer`). In the error state the sender repeats nothing.
+    ///
+    /// The ACK timeout goes on meanwhile, and counts as a retry when it passes: on Linux 6.12 it begins anew with each
+    /// repetition (`reset_retry_timer`), on 6.1 only once it has passed.
     pub(super) fn not_ready(&mut self, qp: QpNo, mut packet: Box<Packet>) {
-        let (latency, from) = (self.config.latency, packet.from);
+        let (now, latency, from, is_old) =
+            (self.now, self.config.latency, packet.from, self.config.flavour == Flavour::Linux6_1);
         let sender = self.queues.pairs.get(&from).filter(|sender| sender.state == PairState::Rts);
-        let retries = sender.map(|sender| sender.rnr_retry_count);
+        let limits = sender.map(|sender| (sender.rnr_retry_count, sender.retry_count, sender.timeout.time()));
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        let Some(retries) = retries else {
+        let Some((rnr_retries, retries, timeout)) = limits else {
             pair.gap = true;
             return;
         };
-        let (sequence, is_last) = (packet.sequence, retries < WITHOUT_RNR_LIMIT && packet.rnr_naks >= retries);
-        let again = self.now.after(pair.min_rnr_timer.time().saturating_add(latency.saturating_mul(2)));
+        let again = now.after(pair.min_rnr_timer.time().saturating_add(latency.saturating_mul(2)));
+        let running = packet.timer.filter(|&due| is_old && due > now);
+        packet.timer = running.or_else(|| timeout.map(|timeout| now.after(timeout)));
+        let passes = packet.timer.filter(|&due| due < again && retries < WITHOUT_LIMIT);
+        let ends = match passes {
+            _ if rnr_retries < WITHOUT_RNR_LIMIT && packet.rnr_naks >= rnr_retries => {
+                Some((now.after(latency), WcStatus::RNR_RETRY_EXC_ERR))
+            }
+            Some(due) if packet.timeouts >= retries => Some((due, WcStatus::RETRY_EXC_ERR)),
+            Some(_) | None => None,
+        };
+        let sequence = packet.sequence;
         packet.rnr_naks = packet.rnr_naks.saturating_add(1);
+        packet.timeouts = packet.timeouts.saturating_add(passes.is_some().into());
         packet.waits = true;
         pair.inbound.push_front(packet);
-        if is_last {
-            self.timers.arm(self.now.after(latency), Due::Data(Transfer::NotReady { qp: from, sequence }));
-        } else {
-            self.timers.arm(again, Due::Data(Transfer::Repeat { to: qp, from, sequence }));
+        let (due, next) = match ends {
+            Some((due, status)) => (due, Transfer::NotReady { qp: from, sequence, status }),
+            None => (again, Transfer::Repeat { to: qp, from, sequence }),
+        };
+        self.timers.arm(due, Due::Data(next));
+    }
+
+    /// A packet has come behind one that waits to be repeated. The answer to that counts as a retry of the first one, once:
+    /// without any it fails.
+    pub(super) fn out_of_sequence(&mut self, from: QpNo, first: u64) {
+        if self.queues.pairs.get(&from).is_some_and(|sender| sender.retry_count == 0) {
+            let failed = Transfer::NotReady { qp: from, sequence: first, status: WcStatus::RETRY_EXC_ERR };
+            self.timers.arm(self.now.after(self.config.latency), Due::Data(failed));
         }
     }
 
@@ -189,12 +216,12 @@ impl World {
         }
     }
 
-    /// Fails a packet that has found no receive in any of its retries.
-    pub(super) fn peer_is_not_ready(&mut self, qp: QpNo, sequence: u64) {
+    /// Fails a packet that has found no receive and is repeated no more.
+    pub(super) fn peer_is_not_ready(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
         let peer = self.queues.pairs.get(&qp).and_then(|pair| pair.peer);
         let first = peer.and_then(|peer| self.queues.pairs.get(&peer)?.inbound.front());
         if first.is_some_and(|packet| packet.from == qp && packet.sequence == sequence) {
-            self.answer_arrives(qp, sequence, Err(WcStatus::RNR_RETRY_EXC_ERR));
+            self.answer_arrives(qp, sequence, Err(status));
         }
     }
 }

@@ -22,7 +22,7 @@ impl World {
             Transfer::Answer { to, sequence, result } => self.answer_arrives(to, sequence, result),
             Transfer::Datagram(datagram) => self.datagram_arrives(&datagram),
             Transfer::GiveUp { qp, sequence } => self.give_up(qp, sequence),
-            Transfer::NotReady { qp, sequence } => self.peer_is_not_ready(qp, sequence),
+            Transfer::NotReady { qp, sequence, status } => self.peer_is_not_ready(qp, sequence, status),
             Transfer::Repeat { to, from, sequence } => self.repeat(to, from, sequence),
             Transfer::Resend { qp } => self.resend(qp),
             Transfer::Copied { qp, sequence } => self.copy_due(qp, sequence),
@@ -41,8 +41,12 @@ impl World {
         }
         self.log(from.host, to.host, false, || packet.text());
         if let Some(pair) = self.queues.pairs.get_mut(&to) {
+            let waiting = pair.inbound.front().filter(|first| first.waits).map(|first| first.sequence);
             pair.inbound.push_back(packet);
-            self.run_inbound(to);
+            match waiting {
+                Some(first) => self.out_of_sequence(from, first),
+                None => self.run_inbound(to),
+            }
         }
     }
 

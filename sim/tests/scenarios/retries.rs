@@ -1,9 +1,12 @@
 //! Sends while the peer cannot be reached.
 
-use cmid_proto::datapath::{SendWr, WcOpcode, prelude::*};
-use cmid_sim::{Access, Config, Mr, QpState, WcStatus};
+use std::time::Duration;
 
-use crate::common::{Env, Pair, SECOND, bytes_at, connected};
+use cmid_proto::datapath::{AckTimeout, QpAttrs, SendWr, WcOpcode, prelude::*};
+use cmid_proto::{CmEvent, ConnParam};
+use cmid_sim::{Access, Config, Flavour, Kind, Mr, QpState, Rule, WcStatus};
+
+use crate::common::{Env, Equipment, Pair, SECOND, bytes_at, connected};
 use crate::data_path::ended;
 
 const SENT: (WcStatus, WcOpcode, u32) = (WcStatus::SUCCESS, WcOpcode::SEND, 0);
@@ -127,4 +130,94 @@ fn a_qp_that_has_failed_repeats_nothing_for_a_later_receive() {
     env.fabric.advance_by(SECOND);
     assert_eq!(s.qp.state(), Ok(QpState::RTS));
     ended(&mut s.recv_cq, &[]);
+}
+
+/// A connection without a limit on repetitions for a receive, whose client has this ACK timeout, or the kernel's.
+fn without_receives(flavour: Flavour, retry_count: u8, timeout: Option<AckTimeout>) -> (Env, Equipment, Equipment) {
+    let mut env = Env::with(Config { flavour, ..Config::default() });
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let id = env.client.resolved(env.cc, "10.0.0.2:7");
+    let mut client = env.client.qp(id);
+    client.qp.modify(QpAttrs { timeout, ..QpAttrs::default() }).unwrap();
+    let param = ConnParam { rnr_retry_count: 7, retry_count, ..env.cp() };
+    env.client.connect(id, param, &[]).unwrap();
+    let new = env.server.requested(env.cs, listener);
+    let server = env.server.qp(new);
+    env.server.accept(new, param, &[]).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::Established, 0);
+    env.server.next(env.cs).is(new, CmEvent::Established, 0);
+    (env, client, server)
+}
+
+/// Hazard P117: the ACK timeout passes while the sender waits to repeat a message, and counts as a retry.
+#[test]
+fn a_wait_for_a_receive_uses_up_the_retries_of_a_packet() {
+    use Flavour::{Linux6_1, Linux6_12};
+    let ms = |ms| Some(AckTimeout::at_least(Duration::from_millis(ms)));
+    // Of the receiver: 655 ms. The kernel's timeouts are 2147 and 537 ms.
+    for (flavour, retry_count, timeout, ends) in [
+        (Linux6_12, 0, None, Some(537)),
+        (Linux6_12, 5, None, Some(5 * 655 + 537)),
+        (Linux6_12, 6, None, Some(6 * 655 + 537)),
+        (Linux6_12, 7, None, None),
+        (Linux6_12, 0, ms(1000), None),
+        (Linux6_12, 2, ms(60), Some(2 * 655 + 67)),
+        // It does not begin anew with a repetition.
+        (Linux6_1, 1, None, Some(4 * 655 + 2147)),
+        (Linux6_1, 1, ms(1000), Some(2 * 655 + 1074)),
+        (Linux6_1, 7, None, None),
+        (Linux6_1, 5, Some(AckTimeout::NEVER), None),
+    ] {
+        let (env, mut c, s) = without_receives(flavour, retry_count, timeout);
+        let here = c.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
+        c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
+        let begun = env.fabric.now();
+        let failed = [(1, WcStatus::RETRY_EXC_ERR, WcOpcode::SEND, 0)];
+        if let Some(ms) = ends {
+            env.fabric.advance_to(begun.after(Duration::from_millis(ms - 5)));
+            ended(&mut c.send_cq, &[]);
+            env.fabric.advance_by(Duration::from_millis(10));
+            ended(&mut c.send_cq, &failed);
+            assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::RTS)));
+        } else {
+            env.fabric.advance_by(SECOND * 1000);
+            ended(&mut c.send_cq, &[]);
+        }
+    }
+}
+
+/// The answer to the second one counts as a retry (`RESPST_ERR_PSN_OUT_OF_SEQ`, `rxe_completer`).
+#[test]
+fn without_a_retry_a_message_behind_one_that_waits_for_a_receive_fails_it() {
+    for retry_count in [0, 1] {
+        let (env, mut c, mut s) = without_receives(Flavour::Linux6_12, retry_count, Some(AckTimeout::NEVER));
+        let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap());
+        for number in 0..2 {
+            c.qp.post_send(SendWr::send(number, here.sge(0..8))).unwrap();
+        }
+        env.fabric.advance_by(SECOND / 10);
+        for number in 0..2 {
+            s.qp.post_recv(number, there.sge(0..8)).unwrap();
+        }
+        env.fabric.advance_by(SECOND);
+        let of = |number, status| (number, status, WcOpcode::SEND, 0);
+        let expected = match retry_count {
+            0 => [of(0, WcStatus::RETRY_EXC_ERR), of(1, WcStatus::WR_FLUSH_ERR)],
+            _ => [of(0, WcStatus::SUCCESS), of(1, WcStatus::SUCCESS)],
+        };
+        ended(&mut c.send_cq, &expected);
+    }
+}
+
+#[test]
+fn without_a_retry_the_first_lost_packet_fails() {
+    for (retry_count, status) in [(0, WcStatus::RETRY_EXC_ERR), (1, WcStatus::SUCCESS)] {
+        let (env, mut c, mut s) = without_receives(Flavour::Linux6_12, retry_count, None);
+        let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap());
+        s.qp.post_recv(1, there.sge(0..8)).unwrap();
+        let _lost = env.fabric.rule(Rule::drop().of(&[Kind::Packet]).nth(1));
+        c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
+        env.fabric.advance_by(SECOND);
+        ended(&mut c.send_cq, &[(2, status, WcOpcode::SEND, 0)]);
+    }
 }

@@ -102,6 +102,7 @@ const CHECKS: &[(&str, fn())] = &[
     ("a wait in a read of a completion channel", comp_channels::waits),
     ("a receive that is posted to a QP in its error state", late_receives::not_flushed),
     ("seven retries have no limit on soft-RoCE", retries::without_limit),
+    ("retries while the peer has no receive", retries::for_a_receive),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("asynchronous events: why a QP fails", async_events::of_failures),
     ("creations that fail name the capacity and its maximum", creations::capacities),

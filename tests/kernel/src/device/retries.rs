@@ -1,8 +1,8 @@
-//! Sends to a QP that is gone: no packet is answered.
+//! Sends that are repeated: to a QP that is gone, where no packet is answered, and to one without a receive.
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{QpState, SendWr, WcStatus, prelude::*};
+use cmid_proto::datapath::{QpAttrs, QpState, RnrTimer, SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::Access;
 use cmid_proto::{Call, CmOption, ConnParam, PortSpace};
 
@@ -39,4 +39,37 @@ pub(crate) fn without_limit() {
     let long = (begun.elapsed() * 10).max(Duration::from_secs(5));
     assert!(!readable(seven.cq.fd(), begun + long), "it has ended");
     assert_eq!(seven.qp.state(), Ok(QpState::RTS));
+}
+
+/// The ACK timeout passes while a sender waits to repeat a message that has found no receive, and counts as a retry (hazard
+/// P117). With a shorter wait than the timeout it does not pass on Linux 6.12.
+pub(crate) fn for_a_receive() {
+    let brief = RnrTimer::at_least(Duration::from_millis(30));
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let (_listener, addr) = server.listener();
+    let mut ends = [None, Some(brief)].map(|min_rnr_timer| {
+        let id = client.resolved(addr);
+        let param = ConnParam { retry_count: 1, rnr_retry_count: 7, ..param() };
+        let (c, mut s) = answered(&mut client, &mut server, id, param);
+        s.qp.modify(QpAttrs { min_rnr_timer, ..QpAttrs::default() }).expect("modify");
+        (c, s)
+    });
+    let memory = ends.each_ref().map(|(c, _)| c.pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register"));
+    for ((c, _), memory) in ends.iter_mut().zip(&memory) {
+        c.cq.arm().expect("arm");
+        c.qp.post_send(SendWr::send(1, memory.sge(0..8))).expect("post_send");
+    }
+    let begun = Instant::now();
+    let [(long, _), (short, s)] = &mut ends;
+    // 655 + 537 ms, or 4 * 655 + 2147 ms on Linux 6.1, and the timers' own grain.
+    assert!(readable(long.cq.fd(), begun + Duration::from_secs(20)), "no completion");
+    let failed = long.cq.poll_one().expect("poll").expect("a completion");
+    assert_eq!((failed.wr_id, failed.status), (1, WcStatus::RETRY_EXC_ERR));
+    if crate::srq::is_6_1() {
+        return;
+    }
+    assert!(!readable(short.cq.fd(), begun + Duration::from_secs(10)), "it has ended");
+    let into = s.pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
+    s.qp.post_recv(2, into.sge(0..8)).expect("post_recv");
+    assert_eq!(crate::data::polled(&mut short.cq).status, WcStatus::SUCCESS);
 }

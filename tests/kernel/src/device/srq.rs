@@ -109,6 +109,12 @@ pub(crate) fn threads() {
     memory.deregister().expect("the SRQ is destroyed, and its CQs are dropped");
 }
 
+/// Whether the kernel is the older one.
+pub(crate) fn is_6_1() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
+    release.starts_with("6.1.")
+}
+
 /// A QP in its error state leaves the receives to others. Linux 6.12 reports when it takes no more; Linux 6.1 does not.
 pub(crate) fn errors() {
     let mut hall = Hall::open(2, SrqCaps { max_wr: 8, max_sge: 1 });
