@@ -8,6 +8,7 @@ use cmid_proto::datapath::{GRH_LEN, WcOpcode, WcStatus};
 use crate::data::packet::Datagram;
 use crate::data::qp::PairState;
 use crate::data::queues::Pair;
+use crate::fabric::config::Flavour;
 use crate::fabric::rules::Kind;
 use crate::fabric::world::World;
 use crate::index::QpNo;
@@ -51,17 +52,30 @@ impl World {
     }
 
     /// Puts a datagram into the next receive of a QP; `None` if that is not possible (`check_keys`, `check_resource`
-    /// of rxe).
+    /// of rxe). A receive that is too short stays. If it is of an SRQ it ends, and on Linux 6.1 each one does, and its QP with it
+    /// (`rxe_resp_check_length`, `send_data_in`).
     fn receive_datagram(&mut self, qp: QpNo, datagram: &Datagram) -> Option<()> {
         let len = GRH_LEN + datagram.bytes.len();
         let pair = self.queues.pairs.get(&qp)?;
         let listens = pair.service == Service::Datagram && matches!(pair.state, PairState::Rtr | PairState::Rts);
-        let pd = pair.pd;
-        let room = self.next_receive(qp).is_some_and(|receive| receive.len() >= len);
-        if !listens || datagram.qkey != UDP_QKEY || !room {
+        let (pd, is_shared) = (pair.pd, pair.srq.is_some());
+        if !listens || datagram.qkey != UDP_QKEY {
+            return None;
+        }
+        let fits = self.next_receive(qp)?.len() >= len;
+        let is_old = self.config.flavour == Flavour::Linux6_1;
+        if !fits && !is_shared && !is_old {
             return None;
         }
         let receive = self.take_receive(qp)?;
+        if !fits {
+            let status = if is_old { WcStatus::LOC_QP_OP_ERR } else { WcStatus::REM_INV_REQ_ERR };
+            self.finish_receive(qp, &receive, receive.ended(Err(status), WcOpcode::RECV, datagram.extra));
+            if is_old {
+                self.qp_to_error(qp);
+            }
+            return None;
+        }
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
         let outcome = self.put(pd, &receive.ranges, &bytes).ok_or(WcStatus::LOC_PROT_ERR);
         let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);

@@ -62,8 +62,9 @@ impl QueuePair for Qp {
     }
 
     /// A datagram is lost without an error if no QP has the number, if no receive is posted or it is too short, or if
-    /// the Q_Key differs. The QP number 0xFFFFFF sends to every QP that is attached to a group, including the sender's
-    /// own QP if attached (`rxe_rcv_mcast_pkt`).
+    /// the Q_Key differs. One that is too short ends if it is of an SRQ, and ends its QP on Linux 6.1. The QP number
+    /// 0xFFFFFF sends to every QP that is attached to a group, including the sender's own QP if attached
+    /// (`rxe_rcv_mcast_pkt`).
     ///
     /// # Errors
     /// [`PostReason::DatagramTooLong`] for a datagram of more bytes than the active MTU of the port

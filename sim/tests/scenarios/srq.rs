@@ -2,7 +2,7 @@
 
 use cmid_proto::datapath::{Attaching, PostReason, SendWr, SrqCaps, prelude::*};
 use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
-use cmid_sim::{Access, Caps, Config, GRH_LEN, PdState, Qp, To, WcStatus};
+use cmid_sim::{Access, Caps, Config, Flavour, GRH_LEN, PdState, Qp, QpState, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, bytes_at, why};
 use crate::datagrams::udp;
@@ -22,12 +22,17 @@ fn equip(side: &mut Side, id: IdKey) -> (Equipment, cmid_sim::Srq) {
 
 /// A connection whose server QP uses an SRQ.
 fn connected(config: Config) -> (Env, Equipment, IdKey, Equipment, cmid_sim::Srq) {
-    let mut env = Env::with(config);
+    connected_in(Env::with(config))
+}
+
+fn connected_in(mut env: Env) -> (Env, Equipment, IdKey, Equipment, cmid_sim::Srq) {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let client_qp = env.client.qp(client);
     env.connect(client, &[]);
-    let new = env.server.requested(env.cs, listener);
+    let request = env.server.next(env.cs);
+    assert_eq!((request.kind, request.listener), (CmEvent::ConnectRequest, Some(listener)));
+    let new = request.id;
     let (server_qp, srq) = equip(&mut env.server, new);
     env.accept(new, &[]);
     env.client.next(env.cc).is(client, CmEvent::Established, 0);
@@ -72,4 +77,33 @@ fn datagrams_take_receives_of_an_srq_too() {
     assert_eq!(polled(&env, &mut client.send_cq), [(2, WcStatus::SUCCESS), (3, WcStatus::SUCCESS)]);
     assert_eq!((env.fabric.counters().datagrams_dropped, srq.unpolled()), (1, 0));
     assert_eq!(bytes_at(&memory, GRH_LEN), [7; 8]);
+}
+
+/// `rxe_resp_check_length` of 6.12, `send_data_in` of 6.1.
+#[test]
+fn a_datagram_that_is_too_long_costs_a_receive_of_an_srq() {
+    for (flavour, status, is_over) in
+        [(Flavour::Linux6_12, WcStatus::REM_INV_REQ_ERR, false), (Flavour::Linux6_1, WcStatus::LOC_QP_OP_ERR, true)]
+    {
+        let mut env = Env::with(Config { flavour, ..Config::default() });
+        let listener = env.udp_listener();
+        let (c, s) = env.looked_up(listener);
+        let mut client = env.client.qp(c);
+        let (mut server, mut srq) = equip(&mut env.server, s);
+        env.accept(s, &[]);
+        let Datagram { path, qp_num, qkey, .. } = env.client.next(env.cc).datagram.unwrap();
+        let source = client.pd.register([7; 8], Access::empty()).unwrap();
+        let memory = server.pd.register([0; 64], Access::LOCAL_WRITE).unwrap();
+        let ah = client.pd.create_ah(&path).unwrap();
+        srq.post_recv(1, memory.sge(0..GRH_LEN + 7)).unwrap();
+        srq.post_recv(2, memory.sge(0..64)).unwrap();
+        for wr_id in [3, 4] {
+            let to = To { ah: &ah, qp_num, qkey };
+            client.qp.post_send(SendWr::send_to(wr_id, source.sge(0..8), to)).unwrap();
+        }
+        let next = (2, WcStatus::SUCCESS);
+        let expected = if is_over { vec![(1, status)] } else { vec![(1, status), next] };
+        assert_eq!(polled(&env, &mut server.recv_cq), expected);
+        assert_eq!(server.qp.state(), Ok(if is_over { QpState::ERR } else { QpState::RTS }));
+    }
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use cmid_proto::datapath::{AhAttr, GlobalRoute, PostReason, SendWr, prelude::*};
 use cmid_proto::{ConnParam, Datagram, Errno, IdKey, PortSpace};
-use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Latency, Mr, Rule, To, WcStatus};
+use cmid_sim::{Access, Completion, Config, Cq, Fabric, Flavour, GRH_LEN, Latency, Mr, QpState, Rule, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, completions, ip, why};
-use crate::datagrams::udp;
 
 fn one(cq: &mut Cq) -> Option<Completion> {
     let mut all = completions(cq);
@@ -28,7 +27,12 @@ struct Talk {
 
 impl Talk {
     fn new() -> Talk {
-        let (mut env, listener) = udp();
+        Talk::with(Config::default())
+    }
+
+    fn with(config: Config) -> Talk {
+        let mut env = Env::with(config);
+        let listener = env.udp_listener();
         let (c, s) = env.looked_up(listener);
         let (client, server) = (env.client.qp(c), env.server.qp(s));
         env.accept(s, &[]);
@@ -85,6 +89,22 @@ fn what_nobody_wants_is_lost() {
     talk.send(9, qp_num, qkey).unwrap();
     talk.env.fabric.advance_by(SECOND);
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.wr_id), Some(1));
+}
+
+/// Hazard P118 (`send_data_in`).
+#[test]
+fn on_linux_6_1_a_datagram_that_is_too_long_ends_the_qp() {
+    let mut talk = Talk::with(Config { flavour: Flavour::Linux6_1, ..Config::default() });
+    let Datagram { qp_num, qkey, .. } = talk.found;
+    for (wr_id, len) in [(1, GRH_LEN + 9), (2, 100)] {
+        talk.server.qp.post_recv(wr_id, talk.there.sge(0..len)).unwrap();
+    }
+    talk.send(10, qp_num, qkey).unwrap();
+    talk.env.fabric.advance_by(SECOND);
+    assert_eq!(one(&mut talk.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
+    let ended: Vec<_> = completions(&mut talk.server.recv_cq).iter().map(|done| (done.wr_id, done.status)).collect();
+    assert_eq!(ended, [(1, WcStatus::LOC_QP_OP_ERR), (2, WcStatus::WR_FLUSH_ERR)]);
+    assert_eq!(talk.server.qp.state(), Ok(QpState::ERR));
 }
 
 #[test]

@@ -98,6 +98,7 @@ const CHECKS: &[(&str, fn())] = &[
     ("what an application gets for a QP of its own", calls::raw),
     ("an SRQ whose CQs are polled by two threads", srq::threads),
     ("a QP of an SRQ fails", srq::errors),
+    ("datagrams that are too long for their receives", srq::long_datagrams),
     ("a CQ goes while another thread reads its completion channel", comp_channels::threads),
     ("a wait in a read of a completion channel", comp_channels::waits),
     ("a receive that is posted to a QP in its error state", late_receives::not_flushed),

@@ -8,10 +8,10 @@ use cmid_proto::datapath::{
     AsyncEvent, AsyncEventKind, AsyncSource, Attaching, QpState, SendWr, SrqCaps, WcOpcode, WcStatus, prelude::*,
 };
 use cmid_proto::memory::Access;
-use cmid_proto::{Call, CmEvent, Errno, ErrorWith};
-use cmid_verbs::{Mr, Pd, Srq};
+use cmid_proto::{Call, CmEvent, Errno, ErrorWith, PortSpace};
+use cmid_verbs::{GRH_LEN, Mr, Pd, Srq, To};
 
-use crate::data::{polled, success};
+use crate::data::{polled, register, success};
 use crate::env::{CAPS, End, Side, param};
 
 /// Connections to a server whose QPs share their receives.
@@ -147,4 +147,50 @@ pub(crate) fn errors() {
     c.qp.post_send(SendWr::send(4, source.sge(0..64))).expect("post_send");
     success(polled(&mut s.cq), 3, WcOpcode::RECV);
     assert_eq!(polled(&mut c.cq).status, WcStatus::SUCCESS);
+}
+
+/// A datagram that does not fit is lost. On Linux 6.12 its receive stays, or ends if it is of an SRQ; on 6.1 the QP fails (hazard
+/// P118).
+pub(crate) fn long_datagrams() {
+    for is_shared in [false, true] {
+        let (mut client, mut server) = (Side::new(), Side::new());
+        let (_listener, addr) = server.listener_in(PortSpace::Udp);
+        let id = client.resolved_in(PortSpace::Udp, addr);
+        let mut c = client.end(id);
+        client.ok(&Call::Connect { id, param: param() });
+        let id = server.expect(CmEvent::ConnectRequest).id;
+        let pd = server.device.alloc_pd(id).expect("alloc_pd");
+        let mut srq = pd.create_srq(SrqCaps { max_wr: 4, max_sge: 1 }).expect("create_srq");
+        let cq = server.device.create_cq(id, 64).expect("create_cq");
+        let qp = if is_shared {
+            server.device.create_qp_with_srq(Attaching::bare(id), &pd, &cq, &cq, &srq, CAPS)
+        } else {
+            server.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS)
+        };
+        let mut s = End { id, pd, cq, qp: qp.expect("create_qp") };
+        server.ok(&Call::Accept { id, param: param() });
+        let found = client.expect(CmEvent::Established).datagram.expect("where to send");
+        let (source, memory) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
+        let short = memory.sge(0..GRH_LEN + 7);
+        if is_shared { srq.post_recv(1, short) } else { s.qp.post_recv(1, short) }.expect("post_recv");
+        let ah = c.pd.create_ah(&found.path).expect("create_ah");
+        let mut send = |len| {
+            let to = To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey };
+            c.qp.post_send(SendWr::send_to(2, source.sge(0..len), to)).expect("post_send");
+            success(polled(&mut c.cq), 2, WcOpcode::SEND);
+        };
+        send(8);
+        thread::sleep(Duration::from_millis(200));
+        let ended = s.cq.poll_one().expect("poll").map(|done| (done.wr_id, done.status));
+        let (expected, state) = match (is_6_1(), is_shared) {
+            (true, _) => (Some((1, WcStatus::LOC_QP_OP_ERR)), QpState::ERR),
+            (false, true) => (Some((1, WcStatus::REM_INV_REQ_ERR)), QpState::RTS),
+            (false, false) => (None, QpState::RTS),
+        };
+        assert_eq!((ended, s.qp.state()), (expected, Ok(state)), "of an SRQ: {is_shared}");
+        if expected.is_none() {
+            send(7);
+            success(polled(&mut s.cq), 1, WcOpcode::RECV);
+        }
+    }
 }
