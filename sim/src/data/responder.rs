@@ -19,6 +19,11 @@ pub(super) enum Handled {
 }
 
 impl World {
+    /// The length of a packet, except for the last one of a message.
+    fn path_mtu(&self) -> usize {
+        (self.config.mtu as usize).max(1)
+    }
+
     pub(super) fn carry_out(&mut self, qp: QpNo, operation: &Operation) -> Handled {
         let Some(pair) = self.queues.pairs.get(&qp) else {
             return Handled::Answer(Err(WcStatus::RETRY_EXC_ERR));
@@ -33,16 +38,25 @@ impl World {
                 None => Handled::NotReady,
                 Some(receive) => self.receive_message(qp, pd, &receive, bytes, *extra),
             },
-            Operation::Write(_, _, Some(_)) if self.next_receive(qp).is_none() => Handled::NotReady,
-            &Operation::Write(range, _, extra) => {
-                if self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE).is_none() {
-                    // As rxe: the receive is taken before the key is checked, and ends with the error.
-                    if let Some(extra) = extra {
+            Operation::Write(range, bytes, extra) => {
+                // As rxe: the last packet takes the receive, and the first one checks the key. If that is the same packet, the
+                // receive is taken before, and ends with the error.
+                let (mtu, is_ready) = (self.path_mtu(), extra.is_none() || self.next_receive(qp).is_some());
+                let before_last = bytes.len().saturating_sub(1) / mtu * mtu;
+                if before_last == 0 && !is_ready {
+                    return Handled::NotReady;
+                }
+                if self.memory.for_remote(qp, pd, *range, Access::REMOTE_WRITE).is_none() {
+                    if let Some(extra) = extra.filter(|_| before_last == 0) {
                         self.receive_immediate(qp, Err(WcStatus::REM_ACCESS_ERR), extra);
                     }
                     return refused;
                 }
-                self.permitted(qp, range, operation)
+                if !is_ready {
+                    self.copy(range.addr, bytes.get(..before_last).unwrap_or_default());
+                    return Handled::NotReady;
+                }
+                self.permitted(qp, *range, operation)
             }
             &Operation::Read(range) => {
                 // siw checks no right of a peer that reads (`siw_qp_sq_proc_tx`).
@@ -100,7 +114,9 @@ impl World {
         }
         let (mut outcome, answer) = if bytes.len() > receive.len() {
             // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a
-            // malformed receive. Hardware reports LOC_LEN_ERR and REM_INV_REQ_ERR.
+            // malformed receive. Hardware reports LOC_LEN_ERR and REM_INV_REQ_ERR. The packets that fit are there.
+            let fitting = receive.len() - receive.len() % self.path_mtu();
+            self.put(pd, &receive.ranges, bytes.get(..fitting).unwrap_or_default());
             (Err(WcStatus::LOC_QP_OP_ERR), Err(WcStatus::REM_OP_ERR))
         } else {
             match self.put(pd, &receive.ranges, bytes) {

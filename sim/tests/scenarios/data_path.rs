@@ -209,3 +209,46 @@ fn an_armed_queue_notifies_once() {
     assert!(!readable(&c.send_cq));
     assert_eq!(completions(&mut c.send_cq).len(), 3);
 }
+
+/// `rxe_receiver` handles a message packet by packet.
+#[test]
+fn a_long_message_that_fails_has_left_the_packets_before() {
+    let mtu = Config::default().mtu as usize;
+    let (env, mut c, mut s) = ends();
+    let here = c.pd.register(vec![7; 4 * mtu], BOTH).unwrap();
+    let there = s.pd.register(vec![0; 4 * mtu], BOTH).unwrap();
+    let written = || {
+        let mut bytes = vec![0; 4 * mtu];
+        there.read(0, &mut bytes).unwrap();
+        bytes.iter().take_while(|byte| **byte == 7).count()
+    };
+    // The last packet of a write takes the receive.
+    c.qp.post_send(SendWr::write_imm(1, here.sge(0..mtu + 1), there.remote(0), 5)).unwrap();
+    env.fabric.advance_by(SECOND / 10);
+    assert_eq!(written(), mtu);
+    s.qp.post_recv(2, there.sge(0..0)).unwrap();
+    env.fabric.advance_by(SECOND);
+    ended(&mut s.recv_cq, &[(2, WcStatus::SUCCESS, WcOpcode::RECV_RDMA_WITH_IMM, mtu as u32 + 1)]);
+    ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
+    // What fits of a send is there.
+    s.qp.post_recv(3, there.sge(0..3 * mtu - 1)).unwrap();
+    c.qp.post_send(SendWr::send(4, here.sge(0..4 * mtu))).unwrap();
+    env.fabric.advance_by(SECOND);
+    ended(&mut s.recv_cq, &[(3, WcStatus::LOC_QP_OP_ERR, WcOpcode::RECV, 0)]);
+    assert_eq!(written(), 2 * mtu);
+}
+
+/// The first packet has the key, and the last one the receive.
+#[test]
+fn a_write_with_a_wrong_key_costs_its_receive_if_it_is_one_packet() {
+    let mtu = Config::default().mtu as usize;
+    for (len, status) in [(mtu, WcStatus::REM_ACCESS_ERR), (mtu + 1, WcStatus::WR_FLUSH_ERR)] {
+        let (env, mut c, mut s) = ends();
+        let here = c.pd.register(vec![7; 2 * mtu], BOTH).unwrap();
+        let there = s.pd.register(vec![0; 2 * mtu], Access::LOCAL_WRITE).unwrap();
+        s.qp.post_recv(1, there.sge(0..8)).unwrap();
+        c.qp.post_send(SendWr::write_imm(2, here.sge(0..len), there.remote(0), 5)).unwrap();
+        env.fabric.advance_by(SECOND);
+        ended(&mut s.recv_cq, &[(1, status, WcOpcode::RECV, 0)]);
+    }
+}
