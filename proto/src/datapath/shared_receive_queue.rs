@@ -35,7 +35,8 @@ pub struct SrqCaps {
 /// To lose as few as possible, disconnect, wait for the event
 /// [`QP_LAST_WQE_REACHED`](super::AsyncEventKind::QP_LAST_WQE_REACHED) of the QP, poll its CQ empty, then destroy the
 /// QP (ibv_create_srq(3), IBV_EVENT_QP_LAST_WQE_REACHED of ibv_get_async_event(3)). Limit the time of the wait: some
-/// devices do not have the event, such as soft-RoCE of Linux 6.1.
+/// devices do not have the event, such as soft-RoCE of Linux 6.1 and soft-iWARP. Others repeat it, such as soft-RoCE of
+/// Linux 6.12.
 ///
 /// Dropping the handle destroys the SRQ after the last of its QPs.
 #[doc(alias("ibv_srq", "ibv_destroy_srq", "rdma_destroy_srq"))]

@@ -34,6 +34,7 @@ impl World {
         let arrives = packet.to.filter(|to| self.passes(Some(Kind::Packet), from.host, to.host));
         let Some(to) = arrives.filter(|to| self.queues.pairs.get(to).is_some_and(|pair| takes(pair, from))) else {
             self.counters.after_end += u64::from(self.is_iwarp(from.host));
+            arrives.into_iter().for_each(|to| self.last_wqe_reached(to));
             return self.lose(packet);
         };
         if self.config.reads_late {
@@ -159,14 +160,10 @@ impl World {
         let flushes = pair.order == Order::OfPosts || is_new && pair.state != PairState::Closing;
         let drains = flushes && pair.drains();
         pair.state = PairState::Err;
-        let (has_srq, pd) = (pair.srq.is_some(), pair.pd);
         if is_new {
             self.iw_qp_gone(qp);
         }
-        if is_new && has_srq {
-            // `flush_recv_queue` of rxe; the receives stay for other QPs.
-            self.raise(pd, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
-        }
+        self.last_wqe_reached(qp);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let inbound = std::mem::take(&mut pair.inbound);
         pair.unanswered.clear();
@@ -182,6 +179,17 @@ impl World {
         self.flush_receives(qp);
         for packet in copied.map(|(packet, _)| packet).into_iter().chain(inbound) {
             self.lose(packet);
+        }
+    }
+
+    /// Reports that a QP in its error state takes no more receives of its SRQ, which stay for other QPs: rxe of Linux 6.12 does
+    /// so each time that its receiver runs, also for a packet and for a flushed send (`flush_recv_queue`).
+    pub(super) fn last_wqe_reached(&mut self, qp: QpNo) {
+        let reports = self.config.flavour == Flavour::Linux6_12;
+        let on_srq =
+            |pair: &&Box<Pair>| pair.order == Order::OfPosts && pair.state == PairState::Err && pair.srq.is_some();
+        if let Some(pd) = self.queues.pairs.get(&qp).filter(on_srq).map(|pair| pair.pd).filter(|_| reports) {
+            self.raise(pd, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
         }
     }
 

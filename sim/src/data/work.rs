@@ -129,7 +129,10 @@ impl World {
                 // The kernel's queue is that of the library, which it looks at when the state changes only
                 // (`siw_post_send`).
                 PairState::Err if pair.order == Order::OfTransport => return,
-                PairState::Err => return self.flush_sends(qp),
+                PairState::Err => {
+                    self.flush_sends(qp);
+                    return self.last_wqe_reached(qp);
+                }
                 PairState::Rts => {}
             }
             let (pd, peer, order) = (pair.pd, pair.peer, pair.order);

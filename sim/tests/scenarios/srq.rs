@@ -1,11 +1,12 @@
 //! Shared receive queues: what a simulated device can be told to do, and what soft-RoCE does not show.
 
-use cmid_proto::datapath::{Attaching, PostReason, SendWr, SrqCaps, prelude::*};
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource, Attaching, PostReason, SendWr, SrqCaps, prelude::*};
 use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
-use cmid_sim::{Access, Caps, Config, Flavour, GRH_LEN, PdState, Qp, QpState, To, WcStatus};
+use cmid_sim::{Access, AsyncEvents, Caps, Config, Flavour, GRH_LEN, PdState, Qp, QpState, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, bytes_at, why};
 use crate::datagrams::udp;
+use crate::iwarp;
 use crate::providers::polled;
 
 const CAPS: SrqCaps = SrqCaps { max_wr: 4, max_sge: 1 };
@@ -106,4 +107,42 @@ fn a_datagram_that_is_too_long_costs_a_receive_of_an_srq() {
         assert_eq!(polled(&env, &mut server.recv_cq), expected);
         assert_eq!(server.qp.state(), Ok(if is_over { QpState::ERR } else { QpState::RTS }));
     }
+}
+
+/// The number of events of a QP that takes no more receives.
+fn last_ones(events: &mut AsyncEvents, qp: &Qp) -> usize {
+    let all = std::iter::from_fn(|| events.next_event().unwrap());
+    let of_qp = all.filter(|event| event.source == AsyncSource::Qp(qp.num()));
+    of_qp.inspect(|event| assert_eq!(event.kind, AsyncEventKind::QP_LAST_WQE_REACHED)).count()
+}
+
+/// `flush_recv_queue` of rxe: at the end, and for each packet and each request afterwards. Linux 6.1 and siw do not report it.
+#[test]
+fn the_last_receive_is_reported_again_and_again_or_never() {
+    for (flavour, count) in [(Flavour::Linux6_12, 1), (Flavour::Linux6_1, 0)] {
+        let (mut env, mut c, server, mut s, _srq) = connected(Config { flavour, ..Config::default() });
+        let nic = env.server.device.device_of(server).unwrap();
+        let mut events = env.server.device.async_events(&nic).unwrap();
+        let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register([0; 8], Access::LOCAL_WRITE).unwrap());
+        env.server.device.destroy_qp(server).unwrap();
+        env.fabric.advance_by(SECOND);
+        assert_eq!(last_ones(&mut events, &s.qp), count);
+        c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
+        env.fabric.advance_by(SECOND / 10);
+        assert_eq!(last_ones(&mut events, &s.qp), count, "after a packet");
+        s.qp.post_send(SendWr::send(2, there.sge(0..8))).unwrap();
+        assert_eq!(last_ones(&mut events, &s.qp), count, "after a request");
+    }
+}
+
+/// siw reports no last receive, and libsiw does not tell the limit.
+#[test]
+fn on_iwarp_an_srq_has_a_limit_that_cannot_be_read() {
+    let (mut env, _c, server, s, srq) = connected_in(iwarp::env());
+    let nic = env.server.device.device_of(server).unwrap();
+    let mut events = env.server.device.async_events(&nic).unwrap();
+    assert_eq!((srq.arm_limit(2), srq.limit()), (Ok(()), Err(Errno::EOPNOTSUPP)));
+    env.server.device.destroy_qp(server).unwrap();
+    env.fabric.advance_by(SECOND);
+    assert_eq!((s.qp.state(), last_ones(&mut events, &s.qp)), (Ok(QpState::ERR), 0));
 }
