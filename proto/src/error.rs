@@ -136,9 +136,11 @@ impl Failure {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureCause {
-    /// The peer's address is of the loopback. RoCE has no route to it (`cma_resolve_iboe_route`), and iWARP no device
-    /// (`cma_bind_loopback`); only InfiniBand connects an id to it.
-    #[error("no RoCE or iWARP device reaches a loopback address: connect to an address of the peer's RDMA device")]
+    /// The peer's address is of the loopback, or the wildcard. RoCE has no route to it (`cma_resolve_iboe_route`), and iWARP no
+    /// device (`cma_bind_loopback`); only InfiniBand connects an id to it.
+    #[error(
+        "no RoCE or iWARP device reaches a loopback or wildcard address: connect to an address of the peer's RDMA device"
+    )]
     LoopbackPeer,
     /// The closure of [`Drive::attach_qp`](crate::Drive::attach_qp) has failed with this error.
     #[error("{0}")]

@@ -84,7 +84,8 @@ bitflags::bitflags! {
         /// The id is bound to an address of the [loopback](crate::guard::is_loopback), or may be: a lookup of an idle id binds
         /// it to its source also if it fails.
         const ON_LOOPBACK = 4;
-        /// The address of the peer is of the [loopback](crate::guard::is_loopback).
+        /// The address of the peer is of the [loopback](crate::guard::is_loopback), or the wildcard, which the kernel takes
+        /// for it (`cma_any_addr`).
         const TO_LOOPBACK = 8;
         /// The id has a QP.
         const HAS_QP = 16;

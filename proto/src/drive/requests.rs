@@ -63,8 +63,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// is seven eighths of the time until the deadline. After the kernel's ADDR_ERROR the request can be repeated;
     /// after the deadline it cannot.
     ///
-    /// A loopback address as `dst` leads nowhere on RoCE and iWARP: the address is resolved, but there is no route to
-    /// it, or there is no device. The [`Failure`](crate::Failure) then says so ([`FailureCause`](crate::FailureCause)).
+    /// A loopback or wildcard address as `dst` leads nowhere on RoCE and iWARP: the address is resolved, but there is no
+    /// route to it, or there is no device. The [`Failure`](crate::Failure) then says so ([`FailureCause`](crate::FailureCause)).
     ///
     /// # Errors
     /// Refused in a wrong state, and with a source on an id that is bound already, or may be by a bind, a resolve or a

@@ -208,7 +208,9 @@ fn note(id: &mut Id, request: &Request<'_>, is_done: bool) {
         if id.state == State::Idle && src.is_some_and(guard::is_loopback) {
             id.facts.insert(Facts::ON_LOOPBACK);
         }
-        id.facts.set(Facts::TO_LOOPBACK, guard::is_loopback(dst));
+        // A bound id reaches the wildcard on iWARP: TCP takes it for the own address.
+        let is_wildcard = id.state == State::Idle && dst.ip().is_unspecified();
+        id.facts.set(Facts::TO_LOOPBACK, is_wildcard || guard::is_loopback(dst));
     } else if is_done {
         if let Request::Bind { addr } = *request {
             id.facts.set(Facts::ON_LOOPBACK, guard::is_loopback(addr));

@@ -41,7 +41,7 @@ impl Cause {
     /// | REJECTED with reason 5, 9, 27, 29, 31 or 35: the parameters of the call do not fit | [`Unfit`](Cause::Unfit) |
     /// | REJECTED with reason 8, there is no listener, and with all others | [`Heals`](Cause::Heals) |
     /// | another event, such as UNREACHABLE, and the deadline | [`Heals`](Cause::Heals) |
-    /// | a failed request: EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT, or a loopback address | [`Unfit`](Cause::Unfit) |
+    /// | a failed request: EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT, or a loopback or wildcard address | [`Unfit`](Cause::Unfit) |
     /// | a request that is refused for its arguments, or because its channel is gone or has failed | [`Unfit`](Cause::Unfit) |
     /// | an error of the application ([`HandshakeError::Attach`]) | [`Unfit`](Cause::Unfit) |
     /// | any other failed or refused request, also EINVAL, which is that of an id whose peer or device has gone, too | [`Heals`](Cause::Heals) |

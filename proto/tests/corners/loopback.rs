@@ -106,7 +106,8 @@ fn an_address_that_the_id_is_not_bound_to_does_not_count() {
 #[test]
 fn a_failed_request_on_the_way_to_a_loopback_address_says_why() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    for (dst, to_loopback) in [("127.0.0.1:7", true), ("[::1]:7", true), ("10.0.0.2:7", false)] {
+    let loopback = ["127.0.0.1:7", "[::1]:7", "0.0.0.0:7", "[::]:7"].map(|dst| (dst, true));
+    for (dst, to_loopback) in loopback.into_iter().chain([("10.0.0.2:7", false)]) {
         let resolve = Request::ResolveAddr { src: None, dst: at(dst) };
         let cause = to_loopback.then_some(FailureCause::LoopbackPeer);
         // iWARP.
@@ -130,5 +131,11 @@ fn a_failed_request_on_the_way_to_a_loopback_address_says_why() {
     let failure = fixture.expect_call("listen", Err(Errno::EADDRINUSE)).unwrap().result.unwrap_err();
     assert_eq!(failure.cause, None);
     let failure = fixture.fails(id, RESOLVE, "resolve_addr", Errno::ENODEV);
+    assert_eq!(failure.cause, None);
+    // TCP takes the wildcard for the address that the id is bound to.
+    let bound = fixture.id(Some(here));
+    fixture.does(bound, BIND);
+    let failure =
+        fixture.fails(bound, Request::ResolveAddr { src: None, dst: at("0.0.0.0:7") }, "resolve_addr", Errno::EINVAL);
     assert_eq!(failure.cause, None);
 }

@@ -187,10 +187,11 @@ fn listeners_and_requests() -> Vec<String> {
     let mut world = World::new();
     world.listen();
     let near = &mut world.near;
-    let ids: Vec<_> = (0..2).map(|_| near.drive.create_id(Some(near.channel), PortSpace::Tcp).unwrap()).collect();
+    let ids: Vec<_> = (0..3).map(|_| near.drive.create_id(Some(near.channel), PortSpace::Tcp).unwrap()).collect();
     near.drive.bind(ids[0], NEAR.parse().unwrap()).unwrap();
     texts.push(text(&near.drive.bind(ids[1], NEAR.parse().unwrap()).unwrap_err()));
     texts.push(text(&near.drive.bind(ids[1], "10.0.0.9:7471".parse().unwrap()).unwrap_err()));
+    texts.push(text(&near.drive.bind(ids[2], "10.0.0.9:7471".parse().unwrap()).unwrap_err()));
     texts.push(text(&near.drive.establish(ids[0]).unwrap_err()));
     let mut local = Drive::new(world.fabric.host(&[[127, 0, 0, 1].into()]).device(), Limits::default());
     let channel = local.open_channel(Acks::OnDelivery).unwrap();
