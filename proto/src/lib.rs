@@ -38,6 +38,7 @@
 //!    report the outcome to [`Begun::end`], which returns the next call of the request, or its result. Some requests make
 //!    no call: report `Ok(())`. A refused request has changed nothing.
 //! 3. **Make the calls that follow.** After each step make the calls of [`Core::next`] until it is `None`, in the same way.
+//!    Those of [`Core::next_child`], for the undelivered requests of a destroyed listener, may be spread over turns.
 //! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] returns: after a migration the
 //!    kernel does not wake the new channel. Call [`Core::wants_event`] before each read. On `None` leave the event in
 //!    the kernel and call [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once, read
@@ -84,6 +85,11 @@
 //!     readable.iter().for_each(|&channel| core.handle_readable(channel));
 //!     loop {
 //!         while let Some(begun) = core.next() {
+//!             if let Err(fault) = make(device, begun) {
+//!                 eprintln!("{fault}");
+//!             }
+//!         }
+//!         while let Some(begun) = core.next_child() {
 //!             if let Err(fault) = make(device, begun) {
 //!                 eprintln!("{fault}");
 //!             }

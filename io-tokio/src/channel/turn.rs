@@ -48,7 +48,7 @@ impl<D: DataPath, O: Observer> Channel<D, O> {
         let (mut some, mut has_happened) = ([Completion::default(); BATCH], false);
         while let Some(polled) = self.connection.take_completions(&mut some)? {
             if polled == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has gone unfinished"));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has gone without finish or close"));
             }
             has_happened = true;
             for completion in &some[..polled] {

@@ -181,8 +181,10 @@ pub enum PostReason {
     /// A request that writes to a block which other requests send (`Arc<Block>`).
     #[error("the request would write to a block that other requests may send")]
     SharedBlock,
-    /// As many requests as the queue holds have blocks, in flight or complete: reclaim those that are complete.
-    #[error("{max} requests of the queue have blocks: reclaim those of the complete ones")]
+    /// As many requests as the queue holds have blocks, in flight or complete: poll, and reclaim those that are complete.
+    #[error(
+        "the queue is full: it holds {max} requests with blocks, each until its completion is polled and reclaimed"
+    )]
     NotReclaimed {
         /// The capacity that was requested.
         max: u32,

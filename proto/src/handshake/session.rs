@@ -24,8 +24,9 @@ use crate::time::Time;
 
 pub use released::ReleasedSession;
 
-/// A connection from its connect or request until its id is destroyed. `Q` is what the closure `attach` returns: with a
-/// [`QpParts`](crate::datapath::QpParts) in front, the session ends in the order of docs/shutdown.md by itself.
+/// A connection from its connect or request until its id is destroyed. `Q` is what the closure `attach` returns. It is a pair of
+/// [`QpParts`] and any value of the program, such as its memory: only then there is [`next_completion`](Session::next_completion),
+/// by which the session ends in the order of docs/shutdown.md.
 ///
 /// The program passes the events of the id to [`handle`](Session::handle), and calls
 /// [`next_completion`](Session::next_completion) after each wait until there is none. A disconnect of the peer is

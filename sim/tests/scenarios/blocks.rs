@@ -67,7 +67,7 @@ fn what_is_refused_comes_back_with_the_reason() {
     assert_eq!(
         error.to_string(),
         format!(
-            "post_send on QP {}: 1 requests of the queue have blocks: reclaim those of the complete ones",
+            "post_send on QP {}: the queue is full: it holds 1 requests with blocks, each until its completion is polled and reclaimed",
             c.qp.num()
         )
     );
