@@ -71,6 +71,7 @@ enum Device {
 async fn main() -> Result<()> {
     let args = Args::parse();
     match args.device {
+        Device::Sim if args.part != Part::Both => bail!("on the simulated fabric only `both` has a peer"),
         Device::Sim => {
             let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
             run(&args, fabric.host(&[args.address.ip()]).device()).await

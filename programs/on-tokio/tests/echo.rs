@@ -24,3 +24,12 @@ async fn clients_get_their_messages_back_whoever_gives_up_and_a_server_that_is_g
     let _gone = serving.await;
     assert_eq!(ping(1).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
 }
+
+#[test]
+fn one_side_alone_on_the_simulated_fabric_is_an_error() {
+    for part in ["serve", "ping"] {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_on-tokio")).arg(part).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success() && said.contains("only `both` has a peer"), "{said}");
+    }
+}

@@ -3,26 +3,27 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 
 /// rdma-core's ping-pong over RDMA read and write, on cmid.
 #[derive(Clone, Debug, Parser)]
 #[command(disable_version_flag = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(group = ArgGroup::new("side").required(true))]
 pub(crate) struct Args {
     /// The command to run instead of a ping.
     #[command(subcommand)]
     pub(crate) scene: Option<Scene>,
     /// Run the server: accept one connection and serve it until it ends.
-    #[arg(short, long, required_unless_present = "client")]
+    #[arg(short, long, group = "side")]
     pub(crate) server: bool,
     /// Run the client.
-    #[arg(short, long, conflicts_with = "server")]
+    #[arg(short, long, group = "side")]
     pub(crate) client: bool,
     /// The server's address.
     #[arg(short, long, default_value = "0.0.0.0", required_if_eq("client", "true"))]
     pub(crate) address: IpAddr,
     /// The server's port.
-    #[arg(short, long, default_value_t = 7174)]
+    #[arg(short, long, default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
     /// The number of pings that the client sends; 0: no limit.
     #[arg(short = 'C', long, default_value_t = 0)]

@@ -31,6 +31,7 @@ fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
 pub(crate) fn ping_on_sim(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let count = if args.count == 0 { u64::MAX } else { args.count };
     let plan = Plan { count, ..plan(args) };
+    say!("both sides run in this process, on the simulated fabric; --device verbs selects the RDMA devices");
     both(args.driver, trace, args.port, [plan; 2], [Log::SILENT; 2])
 }
 

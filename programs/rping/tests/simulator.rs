@@ -20,6 +20,22 @@ fn pings_on_every_driver() {
 }
 
 #[test]
+fn wrong_arguments_say_what_is_missing_and_a_simulated_ping_says_that_it_is_one() {
+    for (arguments, expected) in [
+        (&["-C", "1"][..], "<--server|--client>"),
+        (&["-c"], "--address <ADDRESS>"),
+        (&["-s", "-c", "-a", "10.0.0.2"], "cannot be used with"),
+        (&["-s", "-p", "0"], "0 is not in 1..=65535"),
+    ] {
+        let (succeeded, said) = rping(arguments);
+        assert!(!succeeded && said.contains(expected), "{arguments:?}: {said}");
+    }
+    // The address is not that of the simulated server, so nothing must look as if a peer had answered.
+    let (succeeded, said) = rping(&["-c", "-a", "192.0.2.1", "-C", "1"]);
+    assert!(succeeded && said.starts_with("both sides run in this process"), "{said}");
+}
+
+#[test]
 fn the_demo() {
     let (succeeded, said) = rping(&["demo"]);
     assert!(succeeded, "{said}");
@@ -65,6 +81,7 @@ fn a_trace_that_is_lost_is_a_failure() {
         assert_eq!(pings, 3, "{driver}: {said}");
         assert!(said.contains("the trace is not complete") && said.contains("No space left"), "{driver}: {said}");
         let (succeeded, said) = with("/no/such/folder/trace".as_ref());
-        assert!(!succeeded && said.starts_with("rping: ") && said.lines().count() == 1, "{driver}: {said}");
+        let errors = said.lines().filter(|line| line.starts_with("rping: ")).count();
+        assert!(!succeeded && errors == 1 && said.lines().count() == 2, "{driver}: {said}");
     }
 }
