@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use cmid_proto::Errno;
 #[cfg(doc)]
 use cmid_proto::datapath::PostReason;
+use cmid_proto::memory::Code;
 
 use crate::fabric::host::Host;
 use crate::fabric::world::World;
@@ -57,40 +58,19 @@ pub enum Left {
     NeitherAndPdSwitched,
 }
 
-/// A failure of `ibv_rereg_mr`. A fault applies to the first call that reaches its stage.
+/// A failure of `ibv_rereg_mr`. It applies to the first call that reaches its stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReregFault {
-    /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: the new memory cannot be excluded from forked children. Requires
-    /// [`Config::fork`](crate::Config::fork) and a change of the translation.
-    DontForkNew(Errno),
-    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: the re-registration is done, but the old memory cannot be given back to forked
-    /// children. Requires the same as [`ReregFault::DontForkNew`].
-    DoForkOld(Errno),
-    /// `IBV_REREG_MR_ERR_CMD`: the driver fails. Requires a provider that can re-register
-    /// ([`Config::rereg`](crate::Config::rereg)) and arguments that pass the kernel's checks.
-    Cmd {
-        /// The errno.
-        errno: Errno,
-        /// The registration at the device afterwards.
-        left: Left,
-    },
-    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: the driver fails, and the new memory stays excluded from forked
-    /// children. Requires the same as [`ReregFault::DontForkNew`] and [`ReregFault::Cmd`].
-    CmdAndDoForkNew {
-        /// The errno: that of the failed advice.
-        errno: Errno,
-        /// The registration at the device afterwards.
-        left: Left,
-    },
-    /// The driver fails, and the library returns an undocumented value. Requires the same as [`ReregFault::Cmd`].
-    Undocumented {
-        /// The returned value.
-        code: i32,
-        /// The errno.
-        errno: Errno,
-        /// The registration at the device afterwards.
-        left: Left,
-    },
+pub struct ReregFault {
+    /// The returned value. With [`Code::DontForkNew`] the new memory cannot be kept from forked children, with
+    /// [`Code::DoForkOld`] the change is made and the old memory cannot be given back to them: of a change of the translation.
+    /// With another one the driver fails, which requires a provider that can re-register
+    /// ([`Config::rereg`](crate::Config::rereg)) and arguments that pass the kernel's checks;
+    /// [`Code::CmdAndDoForkNew`] also a change of the translation.
+    pub code: Code,
+    /// The errno.
+    pub errno: Errno,
+    /// The registration at the device after a failure of the driver.
+    pub left: Left,
 }
 
 /// The faults that are not used yet.
@@ -123,11 +103,10 @@ impl MemoryFaults {
         Ok(())
     }
 
-    /// Takes the next fault of a re-registration if `wanted` accepts it.
-    pub(crate) fn take_reregister<T>(&mut self, wanted: impl FnOnce(ReregFault) -> Option<T>) -> Option<T> {
-        let found = wanted(*self.reregister.front()?)?;
-        self.reregister.pop_front();
-        Some(found)
+    /// Takes the next fault of a re-registration, if it is such a one.
+    pub(crate) fn take_reregister(&mut self, is_it: impl FnOnce(ReregFault) -> bool) -> Option<ReregFault> {
+        self.reregister.front().copied().filter(|&fault| is_it(fault))?;
+        self.reregister.pop_front()
     }
 }
 

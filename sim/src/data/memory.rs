@@ -7,12 +7,21 @@ use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Keys};
 
 use crate::data::fault::Left;
-use crate::data::library::Request;
 use crate::data::space::{Bytes, KeyedRange, Space, Stretch};
 use crate::data::window::Window;
 use crate::fabric::config::{Config, Flavour, Rereg};
 use crate::fabric::table::Table;
 use crate::index::{HostNo, MrHandle, MwNo, PdNo, QpNo};
+
+/// The arguments of `ibv_rereg_mr`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) flags: Changes,
+    pub(crate) pd: Option<PdNo>,
+    /// Address 0 is NULL.
+    pub(crate) range: Stretch,
+    pub(crate) access: Access,
+}
 
 /// `struct ib_pd`.
 #[derive(Debug)]

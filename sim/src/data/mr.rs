@@ -12,7 +12,7 @@ use cmid_proto::{Errno, ErrorWith};
 
 use crate::data::buffer::Buffer;
 use crate::data::bytes::{Slice, SliceMut};
-use crate::data::library::Request;
+use crate::data::memory::Request;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::space::{KeyedRange, Lent, Stretch};
 use crate::fabric::Fabric;

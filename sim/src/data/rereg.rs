@@ -1,11 +1,11 @@
-//! The library's side of memory (libibverbs, `verbs.c`, and a provider): its checks, advice and records before and
-//! after the kernel call. Functions are named after the library's.
+//! The library's side of memory (libibverbs, `verbs.c`, and a provider): its checks before the kernel call. Functions are
+//! named after the library's.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Code, Keys, Reply};
 
 use crate::data::fault::{ReregFault, Resource};
-use crate::data::library::{IbvMr, Request};
+use crate::data::memory::Request;
 use crate::data::space::Stretch;
 use crate::fabric::config::Rereg;
 use crate::fabric::world::World;
@@ -53,19 +53,9 @@ impl World {
         range: Stretch,
         access: Access,
     ) -> Result<(MrHandle, Keys), Errno> {
-        let on_demand = access.contains(Access::ON_DEMAND);
-        if !on_demand {
-            self.ibv_dontfork_range(range)?;
-        }
-        let registered = self.provider_reg_mr(device, pd, range, access);
-        match registered {
-            Ok((handle, keys)) => {
-                self.library.mrs.insert(handle, IbvMr { range, keys, on_demand });
-            }
-            Err(_) if !on_demand => self.ibv_dofork_range(range),
-            Err(_) => {}
-        }
-        registered
+        self.command(device)?;
+        self.grant(device.host, Resource::Mr)?;
+        self.memory.reg_mr(&self.config, device.host, pd, range, access)
     }
 
     /// `ibv_dereg_mr`.
@@ -80,104 +70,36 @@ impl World {
             }
             Err(_) => self.destroy_after_removal()?,
         }
-        if let Some(mr) = self.library.mrs.remove(&handle).filter(|mr| !mr.on_demand) {
-            self.ibv_dofork_range(mr.range);
-        }
         Ok(())
     }
 
-    /// `ibv_rereg_mr`, stage by stage. Omits its first check, that the MR is a plain one, because all are.
+    /// `ibv_rereg_mr`, stage by stage. Omits its first check, that the MR is a plain one, because all are; and the advice
+    /// about forks (`ibv_madvise_range`), of which only failures can be seen.
     pub(crate) fn ibv_rereg_mr(&mut self, device: DeviceNo, handle: MrHandle, request: &Request) -> Reply {
-        let old = self.library.mrs.get(&handle).copied();
-        let keys = old.map_or(Keys::default(), |mr| mr.keys);
-        let failed = |code: Code, errno| Reply { code: code.as_raw(), errno, keys };
-        let Some(old) = old else { return failed(Code::Input, Errno::EINVAL) };
+        let keys = self.memory.mrs.get(&handle).map_or(Keys::default(), |mr| mr.keys);
+        let reply = |code: Code, errno, keys| Reply { code: code.as_raw(), errno, keys };
         let named = |flag| request.flags.contains(flag);
         let moves = named(Changes::TRANSLATION);
         let unknown = !(request.flags - Changes::all()).is_empty();
         let nowhere = moves && (request.range.addr == 0 || request.range.len == 0);
         let unasked = !named(Changes::ACCESS) && !request.access.is_empty();
         if unknown || nowhere || unasked {
-            return failed(Code::Input, Errno::EINVAL);
+            return reply(Code::Input, Errno::EINVAL, keys);
         }
-        if moves {
-            let of = |fault| if let ReregFault::DontForkNew(errno) = fault { Some(errno) } else { None };
-            let fault = self.rereg_fault_of_fork(device, of);
-            if let Err(errno) = fault.map_or_else(|| self.ibv_dontfork_range(request.range), Err) {
-                return failed(Code::DontForkNew, errno);
-            }
+        let advice = |code| move |fault: ReregFault| moves && fault.code == code;
+        if let Some(fault) = self.rereg_fault(device, advice(Code::DontForkNew)) {
+            return reply(fault.code, fault.errno, keys);
         }
         match self.provider_rereg_mr(device, handle, request) {
-            Ok(keys) => {
-                self.rereg_done(handle, request, keys);
-                let done = |code: Code, errno| Reply { code: code.as_raw(), errno, keys };
-                if moves {
-                    if let Some(errno) = self.rereg_dofork_old(device, old.range) {
-                        return done(Code::DoForkOld, errno);
-                    }
-                }
-                done(Code::Done, Errno(0))
-            }
-            Err((code, errno)) => {
-                if moves && code != Code::CmdAndDoForkNew {
-                    self.ibv_dofork_range(request.range);
-                }
-                failed(code, errno)
-            }
+            Ok(keys) => match self.rereg_fault(device, advice(Code::DoForkOld)) {
+                Some(fault) => reply(fault.code, fault.errno, keys),
+                None => reply(Code::Done, Errno(0), keys),
+            },
+            Err((code, errno)) => reply(code, errno, keys),
         }
     }
 
-    /// Updates the fields after success (`ibv_cmd_rereg_mr`).
-    fn rereg_done(&mut self, handle: MrHandle, request: &Request, keys: Keys) {
-        if let Some(mr) = self.library.mrs.get_mut(&handle) {
-            mr.keys = keys;
-            if request.flags.contains(Changes::TRANSLATION) {
-                mr.range = request.range;
-            }
-        }
-    }
-
-    /// Gives the old memory back to forked children; returns the errno of a failure.
-    fn rereg_dofork_old(&mut self, device: DeviceNo, old: Stretch) -> Option<Errno> {
-        let of = |fault| if let ReregFault::DoForkOld(errno) = fault { Some(errno) } else { None };
-        let fault = self.rereg_fault_of_fork(device, of);
-        if fault.is_none() {
-            self.ibv_dofork_range(old);
-        }
-        fault
-    }
-
-    /// `ibv_dontfork_range`; no effect unless fork support is on.
-    fn ibv_dontfork_range(&mut self, range: Stretch) -> Result<(), Errno> {
-        if !self.config.fork {
-            return Ok(());
-        }
-        // madvise(2): ENOMEM for unmapped memory.
-        self.memory.space.bytes(range).ok_or(Errno::ENOMEM)?;
-        self.library.fork.dontfork(range);
-        Ok(())
-    }
-
-    /// `ibv_dofork_range`; no effect unless fork support is on.
-    fn ibv_dofork_range(&mut self, range: Stretch) {
-        if self.config.fork {
-            self.library.fork.dofork(range);
-        }
-    }
-
-    fn provider_reg_mr(
-        &mut self,
-        device: DeviceNo,
-        pd: PdNo,
-        range: Stretch,
-        access: Access,
-    ) -> Result<(MrHandle, Keys), Errno> {
-        self.command(device)?;
-        self.grant(device.host, Resource::Mr)?;
-        self.memory.reg_mr(&self.config, device.host, pd, range, access)
-    }
-
-    /// The provider's operation, and the library's handling of its failure.
+    /// The provider's operation.
     fn provider_rereg_mr(
         &mut self,
         device: DeviceNo,
@@ -190,22 +112,18 @@ impl World {
             return Err(cmd(Errno::EOPNOTSUPP));
         }
         self.command(device).map_err(cmd)?;
-        let with_fork = self.config.fork && request.flags.contains(Changes::TRANSLATION);
+        let moves = request.flags.contains(Changes::TRANSLATION);
+        let is_of_driver = |fault: ReregFault| match fault.code {
+            Code::DontForkNew | Code::DoForkOld => false,
+            Code::CmdAndDoForkNew => moves,
+            Code::Done | Code::Input | Code::Cmd | Code::Unknown(_) => true,
+        };
         let mut code = Code::Cmd;
         let faults = self.hosts.get_mut(device.host.0).map(|host| &mut host.faults);
         let strike = || {
-            faults?.take_reregister(|fault| match fault {
-                ReregFault::Cmd { errno, left } => Some((errno, left)),
-                ReregFault::CmdAndDoForkNew { errno, left } if with_fork => {
-                    code = Code::CmdAndDoForkNew;
-                    Some((errno, left))
-                }
-                ReregFault::Undocumented { code: raw, errno, left } => {
-                    code = Code::from_raw(raw);
-                    Some((errno, left))
-                }
-                ReregFault::CmdAndDoForkNew { .. } | ReregFault::DontForkNew(_) | ReregFault::DoForkOld(_) => None,
-            })
+            let fault = faults?.take_reregister(is_of_driver)?;
+            code = fault.code;
+            Some((fault.errno, fault.left))
         };
         let result = self.memory.rereg_mr(&self.config, device.host, handle, request, strike);
         result.map_err(|errno| (code, errno))
@@ -225,16 +143,9 @@ impl World {
         self.hosts.get_mut(device.host.0).map(|host| &mut host.faults)
     }
 
-    /// Takes a fault of the advice; requires fork support.
-    fn rereg_fault_of_fork(
-        &mut self,
-        device: DeviceNo,
-        wanted: impl FnOnce(ReregFault) -> Option<Errno>,
-    ) -> Option<Errno> {
-        if !self.config.fork {
-            return None;
-        }
-        self.faults(device)?.take_reregister(wanted)
+    /// Takes the next fault of a re-registration, if it is such a one.
+    fn rereg_fault(&mut self, device: DeviceNo, is_it: impl FnOnce(ReregFault) -> bool) -> Option<ReregFault> {
+        self.faults(device)?.take_reregister(is_it)
     }
 }
 

@@ -128,7 +128,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::library::Request;
+    use crate::data::memory::Request;
     use crate::fabric::config::{Config, Rereg};
     use cmid_proto::memory::Changes;
 

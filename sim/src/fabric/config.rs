@@ -143,9 +143,6 @@ pub struct Config {
     /// Whether a re-registration on a device of [`Rereg::All`] creates a new MR with new keys, as mlx5 does if it
     /// cannot change the old one.
     pub new_keys_on_rereg: bool,
-    /// Whether memory is excluded from forked children (`ibv_fork_init`). Off by default, as in programs that do not
-    /// call it and, since rdma-core 51, on kernels that copy pinned pages on fork.
-    pub fork: bool,
     /// Maximum number of bytes that the programs of a host may pin together, in whole pages (`RLIMIT_MEMLOCK`);
     /// `None` for no limit.
     pub lock_limit: Option<u64>,
@@ -199,7 +196,6 @@ impl Default for Config {
             mtu: 1024,
             rereg: Rereg::None,
             new_keys_on_rereg: false,
-            fork: false,
             lock_limit: None,
             destroy_after_removal: false,
             copy_at_poll: false,

@@ -8,7 +8,6 @@ use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 use cmid_proto::{Errno, PortSpace, Time};
 
 use crate::data::async_events::AsyncReaders;
-use crate::data::library::Library;
 use crate::data::memory::Memory;
 use crate::data::pd::Domains;
 use crate::data::queues::Queues;
@@ -49,7 +48,6 @@ pub(crate) struct World {
     pub(crate) ids: Table<IdNo, Box<Id>>,
     pub(crate) comms: Table<CommId, IdNo>,
     pub(crate) memory: Memory,
-    pub(crate) library: Library,
     pub(crate) domains: Domains,
     /// Whether to retry parked regions.
     pub(crate) sweep: bool,
@@ -82,7 +80,6 @@ impl World {
             files: Table::default(),
             ids: Table::default(),
             comms: Table::default(),
-            library: Library::default(),
             domains: Domains::default(),
             sweep: false,
             queues: Queues::default(),

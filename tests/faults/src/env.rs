@@ -76,8 +76,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for LinkEnv<S> {
             Disturbance::SilentHost
             | Disturbance::NeighbourMoves
             | Disturbance::ProcessDies
-            | Disturbance::FailOver
-            | Disturbance::MemoryFails => Err(Failure(format!("this environment cannot do this: {what:?}"))),
+            | Disturbance::FailOver => Err(Failure(format!("this environment cannot do this: {what:?}"))),
         }
     }
 }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::data::library::Request;
 use crate::index::{HostNo, MrHandle, PdNo, QpNo};
 
 const HOST: HostNo = HostNo(0);

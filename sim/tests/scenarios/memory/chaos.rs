@@ -2,6 +2,7 @@
 //! is freed while the device uses it.
 
 use cmid_proto::datapath::{SendWr, prelude::*};
+use cmid_sim::memory::Code;
 use cmid_sim::{Change, Completion, Left, Mw, ReregFault, Resource};
 use fastrand::Rng;
 
@@ -31,7 +32,6 @@ impl Chaos {
             seed,
             rereg: dice.choice([Rereg::None, Rereg::PdAccess, Rereg::All]).unwrap(),
             new_keys_on_rereg: dice.bool(),
-            fork: dice.bool(),
             lock_limit: dice.choice([None, Some(8 * 4096)]).unwrap(),
             copy_at_poll: dice.bool(),
             completions_outlive_qp: dice.bool(),
@@ -143,14 +143,13 @@ impl Chaos {
         };
         match self.dice.usize(..10) {
             0 => host.fail_next_creation(Resource::Mr, Errno::EAGAIN),
-            8 | 9 => host.fail_next_doorbell(errno),
             1 => host.fail_next_deregistration(Errno::EBUSY),
             2 => host.fail_next_deregistration(errno),
-            3 => host.fail_next_reregistration(ReregFault::DontForkNew(errno)),
-            4 => host.fail_next_reregistration(ReregFault::DoForkOld(errno)),
-            5 => host.fail_next_reregistration(ReregFault::Cmd { errno, left }),
-            6 => host.fail_next_reregistration(ReregFault::CmdAndDoForkNew { errno, left }),
-            _ => host.fail_next_reregistration(ReregFault::Undocumented { code: -17, errno, left }),
+            at @ 3..=7 => {
+                let codes = [Code::DontForkNew, Code::DoForkOld, Code::Cmd, Code::CmdAndDoForkNew, Code::Unknown(-17)];
+                host.fail_next_reregistration(ReregFault { code: codes[at - 3], errno, left });
+            }
+            _ => host.fail_next_doorbell(errno),
         }
     }
 

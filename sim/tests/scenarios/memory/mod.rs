@@ -17,7 +17,7 @@ pub(crate) mod windows;
 
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::{Errno, ErrorWith, IdKey};
-use cmid_sim::memory::{self, Fallback, MemoryError, MemoryReason, MrState, Policy, Provider, Valid};
+use cmid_sim::memory::{self, Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
 use cmid_sim::{Access, Buffer, Config, Mr, Pd, Rereg, Reregistered};
 
 use crate::common::Env;

@@ -1,51 +1,32 @@
 //! The effects of each outcome of a re-registration (`semantics` 10.4 and 10.6), and of the fallback.
 
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_sim::memory::{Code, MemoryFailure, MemoryStep};
+use cmid_sim::memory::Code;
 use cmid_sim::{Change, Left, ReregFault, Way};
 
 use super::*;
 
 const IO: Errno = Errno::EIO;
 
-fn forked() -> MemoryFixture {
-    MemoryFixture::new(Config { rereg: Rereg::All, fork: true, ..Config::default() })
-}
-
 fn all(fixture: &MemoryFixture) -> Change {
     Change::default().to_buffer(vec![2; 50]).to_pd(fixture.two.clone()).to_access(Access::LOCAL_WRITE)
 }
 
-/// Changes memory, PD and rights with this fault; returns the buffer that came back.
-#[track_caller]
-fn struck(
-    fixture: &MemoryFixture,
-    mr: &mut Mr,
-    fault: ReregFault,
-    code: Code,
-    errno: Errno,
-    valid: Valid,
-) -> Option<Buffer> {
-    fixture.env.host.fail_next_reregistration(fault);
-    let ended = mr.reregister(all(fixture), Policy::default());
-    assert_eq!(
-        ended.result,
-        Err(MemoryFailure { step: MemoryStep::Reregister(code), errno, valid }.into()),
-        "{fault:?}"
-    );
-    ended.buffer
+/// The driver fails in the next re-registration.
+fn fail(fixture: &MemoryFixture, errno: Errno, left: Left) {
+    fixture.env.host.fail_next_reregistration(ReregFault { code: Code::Cmd, errno, left });
 }
 
 /// The fallback keeps the buffer in doubt, and lets the PD in doubt go with the old registration.
 #[test]
 fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
-    let fixture = forked();
+    let fixture = MemoryFixture::able();
     let mut mr = fixture.mr();
-    fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EINVAL, left: Left::New });
+    fail(&fixture, Errno::EINVAL, Left::New);
     assert_eq!(mr.reregister(all(&fixture), Policy::default()).buffer, None);
     let to_two = || Change::default().to_pd(fixture.two.clone());
     refused(mr.reregister(to_two(), ANEW).result.unwrap_err(), MemoryReason::InDoubt);
-    fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old });
+    fail(&fixture, Errno::EOPNOTSUPP, Left::Old);
     let anew = mr.reregister(Change::default().to_access(RW), ANEW);
     assert_eq!((anew.result, anew.buffer), (Ok(Way::Anew), None));
     fixture.users([1, 0]);
@@ -57,10 +38,11 @@ fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
 
 #[test]
 fn a_driver_that_mixes_up_domains_leaves_one_busy() {
-    let fixture = forked();
+    let fixture = MemoryFixture::able();
     let mut mr = fixture.mr();
-    let fault = ReregFault::Cmd { errno: IO, left: Left::NeitherAndPdSwitched };
-    struck(&fixture, &mut mr, fault, Code::Cmd, IO, Valid::Neither);
+    fail(&fixture, IO, Left::NeitherAndPdSwitched);
+    let ended = mr.reregister(all(&fixture), Policy::default());
+    assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the MR can only be deregistered"), None);
     mr.deregister().unwrap();
     // The machines count correctly; the device still counts a user.
     assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (0, Some(1)));
@@ -74,9 +56,9 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
 fn a_driver_that_checks_first_is_believed() {
     let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
     for left in [Left::Old, Left::Neither] {
-        let fixture = forked();
+        let fixture = MemoryFixture::able();
         let mut mr = fixture.mr();
-        fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left });
+        fail(&fixture, IO, left);
         let ended = mr.reregister(all(&fixture), policy);
         // If the driver does not check first, the state of the region is wrong, but no memory is at risk.
         assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the old registration is valid"), None);

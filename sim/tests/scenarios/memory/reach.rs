@@ -68,8 +68,8 @@ fn a_receive_and_a_read_need_local_write_now() {
 #[test]
 fn an_unusable_region_can_be_posted_nowhere() {
     let mut link = Link::new(Rereg::All);
-    let fault = cmid_sim::ReregFault::Cmd { errno: Errno::EIO, left: cmid_sim::Left::New };
-    link.env.host.fail_next_reregistration(fault);
+    let (code, errno, left) = (memory::Code::Cmd, Errno::EIO, cmid_sim::Left::New);
+    link.env.host.fail_next_reregistration(cmid_sim::ReregFault { code, errno, left });
     assert!(link.there.reregister(Change::default().to_buffer([7; 16]), ANEW).result.is_err());
     assert_eq!(why(link.pair.server_qp.qp.post_recv(1, link.there.sge(0..8))), Err(PostReason::NotRegistered));
     assert_eq!(

@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_proto::{Errno, Transport};
-use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, Resource, SimDevice};
+use cmid_proto::Transport;
+use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
 
 use super::Devices;
 use super::network::{fresh, net};
-use crate::{Check, Disturbance, Env, Failure, Make, MemoryFault, Net, Rereg};
+use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
 /// A simulated host in real time, because drivers wait for real descriptors, with the addresses 10.0.0.1 and 10.0.0.2.
 #[must_use]
@@ -127,8 +127,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             | Disturbance::NeighbourMoves
             | Disturbance::DeviceGoes
             | Disturbance::DeviceComes
-            | Disturbance::FailOver
-            | Disturbance::MemoryFails => true,
+            | Disturbance::FailOver => true,
             // Not supported, because there is only one process. Dropping a device has the same effect.
             Disturbance::ProcessDies => false,
         }
@@ -143,7 +142,6 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             Disturbance::DeviceComes => self.host.add_device(),
             Disturbance::FailOver => self.host.fail_over(),
             Disturbance::ProcessDies => return Err(Failure("the simulator has no process to kill".into())),
-            Disturbance::MemoryFails => return Err(Failure("use `fail_next` to select the call that fails".into())),
         }
         Ok(())
     }
@@ -155,8 +153,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             Rereg::All => (cmid_sim::Rereg::All, false),
             Rereg::NewKeys => (cmid_sim::Rereg::All, true),
         };
-        // Fork support is on, so that its faults are covered.
-        let config = Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() };
+        let config = Config { rereg, new_keys_on_rereg, ..self.config.clone() };
         Some(SimEnv::with(config, self.transport))
     }
 
@@ -167,28 +164,5 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
         } else {
             Err(Failure(format!("polls wrote to memory after its deregistration: {copied}")))
         }
-    }
-
-    fn fail_next(&self, fault: MemoryFault) -> Check {
-        let rereg = match fault {
-            MemoryFault::Register(errno) => {
-                self.host.fail_next_creation(Resource::Mr, errno);
-                return Ok(());
-            }
-            MemoryFault::Deregister(errno) => {
-                self.host.fail_next_deregistration(errno);
-                return Ok(());
-            }
-            // The errno of madvise(2) for unmapped memory.
-            MemoryFault::DontForkNew => ReregFault::DontForkNew(Errno::ENOMEM),
-            MemoryFault::DoForkOld => ReregFault::DoForkOld(Errno::ENOMEM),
-            MemoryFault::Untouched(errno) => ReregFault::Cmd { errno, left: Left::Old },
-            MemoryFault::Lost(errno) => ReregFault::Cmd { errno, left: Left::Neither },
-            MemoryFault::LostAndPdSwitched(errno) => ReregFault::Cmd { errno, left: Left::NeitherAndPdSwitched },
-            MemoryFault::LostAndDoForkNew(errno) => ReregFault::CmdAndDoForkNew { errno, left: Left::Neither },
-            MemoryFault::Undocumented => ReregFault::Undocumented { code: -6, errno: Errno::EIO, left: Left::Neither },
-        };
-        self.host.fail_next_reregistration(rereg);
-        Ok(())
     }
 }
