@@ -240,7 +240,7 @@ impl Device for SimDevice {
             fetched
         });
         let Some(fetched) = fetched else { return Ok(None) };
-        if let Some(no) = fetched.child {
+        if let Some(no) = fetched.child() {
             self.ids.insert(child, no).map_err(|_| Errno::EINVAL)?;
         }
         Ok(Some(self.fetched.insert(fetched).raw()))

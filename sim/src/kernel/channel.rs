@@ -9,68 +9,17 @@ use crate::fabric::table::Table;
 use crate::index::IdNo;
 use crate::kernel::signal::Signal;
 
-/// The type of an unread event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    AddrResolved,
-    AddrError,
-    RouteResolved,
-    /// The new id. The event belongs to the listener.
-    ConnectRequest(IdNo),
-    ConnectResponse,
-    Unreachable,
-    Rejected,
-    ConnectError,
-    Established,
-    Disconnected,
-    TimewaitExit,
-    DeviceRemoval,
-    AddrChange,
-    /// The requested membership.
-    MulticastJoin(GroupKey),
-    /// The membership that failed or was lost.
-    MulticastError(GroupKey),
-}
-
-impl Kind {
-    pub(crate) const fn cm(self) -> CmEvent {
-        match self {
-            Kind::AddrResolved => CmEvent::AddrResolved,
-            Kind::AddrError => CmEvent::AddrError,
-            Kind::RouteResolved => CmEvent::RouteResolved,
-            Kind::ConnectRequest(_) => CmEvent::ConnectRequest,
-            Kind::ConnectResponse => CmEvent::ConnectResponse,
-            Kind::Unreachable => CmEvent::Unreachable,
-            Kind::Rejected => CmEvent::Rejected,
-            Kind::ConnectError => CmEvent::ConnectError,
-            Kind::Established => CmEvent::Established,
-            Kind::Disconnected => CmEvent::Disconnected,
-            Kind::TimewaitExit => CmEvent::TimewaitExit,
-            Kind::DeviceRemoval => CmEvent::DeviceRemoval,
-            Kind::AddrChange => CmEvent::AddrChange,
-            Kind::MulticastJoin(_) => CmEvent::MulticastJoin,
-            Kind::MulticastError(_) => CmEvent::MulticastError,
-        }
-    }
-
-    /// The new id of a CONNECT_REQUEST.
-    pub(crate) const fn child(self) -> Option<IdNo> {
-        if let Kind::ConnectRequest(child) = self { Some(child) } else { None }
-    }
-
-    /// The membership of a multicast event.
-    pub(crate) const fn group(self) -> Option<GroupKey> {
-        if let Kind::MulticastJoin(group) | Kind::MulticastError(group) = self { Some(group) } else { None }
-    }
-}
-
 /// An unread event (`ucma_event`).
 #[derive(Debug)]
 pub(crate) struct Unread {
     /// The id that it belongs to; for a CONNECT_REQUEST the listener.
     pub(crate) owner: IdNo,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CmEvent,
     pub(crate) status: i32,
+    /// The new id of a CONNECT_REQUEST.
+    pub(crate) child: Option<IdNo>,
+    /// The membership of a multicast event.
+    pub(crate) group: Option<GroupKey>,
     pub(crate) param: ReceivedParam,
     /// The destination for datagrams.
     pub(crate) datagram: Option<Datagram>,
@@ -82,16 +31,23 @@ pub(crate) struct Unread {
 
 impl Unread {
     /// An event with only a type and a status.
-    pub(crate) fn new(owner: IdNo, kind: Kind, status: i32) -> Self {
+    pub(crate) fn new(owner: IdNo, kind: CmEvent, status: i32) -> Self {
         Unread {
             owner,
             kind,
             status,
+            child: None,
+            group: None,
             param: ReceivedParam::default(),
             datagram: None,
             ece: Ece::default(),
             private_data: Vec::new(),
         }
+    }
+
+    /// The library reports another event instead.
+    pub(crate) fn becomes(&mut self, kind: CmEvent, status: i32) {
+        (self.kind, self.status) = (kind, status);
     }
 }
 
@@ -164,7 +120,7 @@ impl File {
 
     /// Drops the events of one membership of an id (`ucma_cleanup_mc_events`).
     pub(crate) fn drop_group(&mut self, owner: IdNo, group: GroupKey) {
-        self.take(owner, |event| event.kind.group() == Some(group));
+        self.take(owner, |event| event.group == Some(group));
         self.settle();
     }
 
@@ -212,7 +168,7 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::time::Timespec;
 
-    fn event(owner: u64, kind: Kind) -> Unread {
+    fn event(owner: u64, kind: CmEvent) -> Unread {
         Unread::new(IdNo(owner), kind, 0)
     }
 
@@ -224,11 +180,11 @@ mod tests {
     #[test]
     fn moved_events_wake_nobody_until_somebody_reads() {
         let mut file = File::open().unwrap();
-        file.push_moved(vec![event(1, Kind::AddrResolved), event(1, Kind::RouteResolved)], false);
+        file.push_moved(vec![event(1, CmEvent::AddrResolved), event(1, CmEvent::RouteResolved)], false);
         assert!(!readable(&file));
-        assert_eq!(file.pop().map(|event| event.kind), Some(Kind::AddrResolved));
+        assert_eq!(file.pop().map(|event| event.kind), Some(CmEvent::AddrResolved));
         assert!(readable(&file));
-        file.push_moved(vec![event(1, Kind::Established)], true);
+        file.push_moved(vec![event(1, CmEvent::Established)], true);
         assert!(readable(&file));
     }
 }

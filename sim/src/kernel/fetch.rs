@@ -4,7 +4,7 @@ use cmid_proto::{CmEvent, Ece, IdKey, RawEvent};
 
 use crate::fabric::world::World;
 use crate::index::{FileNo, IdNo};
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::id::{Depths, Id};
 
 /// An event reported by the library.
@@ -12,29 +12,31 @@ use crate::kernel::id::{Depths, Id};
 pub(crate) struct Fetched {
     id: IdKey,
     listener: Option<IdKey>,
-    /// The new id of a CONNECT_REQUEST; the device stores it.
-    pub(crate) child: Option<IdNo>,
-    kind: CmEvent,
-    status: i32,
+    /// With the type and the status that the library makes of them.
     event: Unread,
 }
 
 impl Fetched {
     /// What it is, for the log.
     pub(crate) fn text(&self) -> String {
-        format!("{:?} {}, status {}", self.id, self.kind, self.status)
+        format!("{:?} {}, status {}", self.id, self.event.kind, self.event.status)
+    }
+
+    /// The new id of a CONNECT_REQUEST; the device stores it.
+    pub(crate) fn child(&self) -> Option<IdNo> {
+        self.event.child
     }
 
     /// Converts to the type of the core.
     pub(crate) fn raw(&self) -> RawEvent<&[u8]> {
         RawEvent {
             listener: self.listener,
-            status: self.status,
+            status: self.event.status,
             param: self.event.param,
             datagram: self.event.datagram,
-            group: self.event.kind.group(),
+            group: self.event.group,
             private_data: &self.event.private_data,
-            ..RawEvent::new(self.id, self.kind)
+            ..RawEvent::new(self.id, self.event.kind)
         }
     }
 }
@@ -55,67 +57,59 @@ impl World {
         }
     }
 
-    fn process(&mut self, file: FileNo, event: Unread, child_key: IdKey) -> Option<Fetched> {
+    fn process(&mut self, file: FileNo, mut event: Unread, child_key: IdKey) -> Option<Fetched> {
         let id = self.ids.get_mut(&event.owner)?;
-        let mut kind = event.kind.cm();
-        let mut status = event.status;
-        let mut named = (id.key, None, None);
+        let mut named = (id.key, None);
         match event.kind {
             // The library queries the kernel here. The query fails for an id with a removed device.
-            Kind::AddrResolved if id.removed => (kind, status) = (CmEvent::AddrError, LIBRARY_ERROR),
-            Kind::RouteResolved if id.removed => (kind, status) = (CmEvent::RouteError, LIBRARY_ERROR),
-            Kind::AddrResolved => {
+            CmEvent::AddrResolved if id.removed => event.becomes(CmEvent::AddrError, LIBRARY_ERROR),
+            CmEvent::RouteResolved if id.removed => event.becomes(CmEvent::RouteError, LIBRARY_ERROR),
+            CmEvent::AddrResolved => {
                 id.verbs = true;
                 id.query_addresses();
             }
-            Kind::ConnectRequest(child) => {
+            CmEvent::ConnectRequest => {
                 // The backlog is restored on reading, even if later steps fail (`ucma_get_event`).
                 id.backlog = id.backlog.saturating_add(1);
                 let listener = id.key;
-                self.meet_child(file, child, child_key, &event)?;
-                named = (Some(child_key), listener, Some(child));
+                self.meet_child(file, child_key, &event)?;
+                named = (Some(child_key), listener);
             }
-            Kind::ConnectResponse => {
-                if id.qp.is_some() {
-                    (kind, status) = self.finish(event.owner, event.ece, event.param.initiator_depth);
-                } else {
-                    id.remote_ece = event.ece;
+            CmEvent::ConnectResponse if id.qp.is_none() => id.remote_ece = event.ece,
+            CmEvent::ConnectResponse => self.finish(&mut event),
+            CmEvent::Rejected | CmEvent::Disconnected if id.connect_error => return None,
+            CmEvent::Rejected => self.qp_of_id_to_error(event.owner),
+            CmEvent::MulticastJoin => {
+                if let Err(errno) = self.attach_on_read(event.owner, event.group?) {
+                    event.becomes(CmEvent::MulticastError, -errno.0);
                 }
             }
-            Kind::Rejected => {
-                if id.connect_error {
-                    return None;
-                }
-                self.qp_of_id_to_error(event.owner);
-            }
-            Kind::Disconnected => {
-                if id.connect_error {
-                    return None;
-                }
-            }
-            Kind::MulticastJoin(group) => {
-                if let Err(errno) = self.attach_on_read(event.owner, group) {
-                    (kind, status) = (CmEvent::MulticastError, -errno.0);
-                }
-            }
-            Kind::AddrError
-            | Kind::RouteResolved
-            | Kind::Unreachable
-            | Kind::ConnectError
-            | Kind::Established
-            | Kind::TimewaitExit
-            | Kind::DeviceRemoval
-            | Kind::AddrChange
-            | Kind::MulticastError(_) => {}
+            CmEvent::AddrError
+            | CmEvent::RouteResolved
+            | CmEvent::RouteError
+            | CmEvent::ConnectError
+            | CmEvent::Unreachable
+            | CmEvent::Established
+            | CmEvent::Disconnected
+            | CmEvent::DeviceRemoval
+            | CmEvent::MulticastError
+            | CmEvent::AddrChange
+            | CmEvent::TimewaitExit
+            | CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::Unknown(_) => {}
         }
-        let (id, listener, child) = named;
-        Some(Fetched { id: id?, listener, child, kind, status, event })
+        let (id, listener) = named;
+        Some(Fetched { id: id?, listener, event })
     }
 
     /// The library queries the kernel about the new id through the channel that it read from. The query fails if the
     /// id is on another channel because its listener migrated, or if its device is removed. The request is lost then
     /// (`ucma_process_conn_req`).
-    fn meet_child(&mut self, file: FileNo, child: IdNo, key: IdKey, event: &Unread) -> Option<()> {
+    fn meet_child(&mut self, file: FileNo, key: IdKey, event: &Unread) -> Option<()> {
+        let child = event.child?;
         let id = self.ids.get_mut(&child).filter(|id| id.file == file)?;
         if id.removed {
             self.destroy_id(child);
@@ -135,15 +129,16 @@ impl World {
     /// Processes a REP for an id with a QP: moves the QP to RTS and sends RTU (`ucma_process_conn_resp`). The ECE
     /// options must be of the vendor of the QP, which may have been created after the request
     /// (`ucma_process_conn_resp_ece`).
-    fn finish(&mut self, no: IdNo, answered: Ece, depth: u8) -> (CmEvent, i32) {
-        match self.complete(no, answered, depth) {
-            Ok(()) => (CmEvent::Established, 0),
+    fn finish(&mut self, event: &mut Unread) {
+        let no = event.owner;
+        match self.complete(no, event.ece, event.param.initiator_depth) {
+            Ok(()) => event.becomes(CmEvent::Established, 0),
             Err(status) => {
                 self.qp_of_id_to_error(no);
                 if let Some(id) = self.ids.get_mut(&no) {
                     id.connect_error = true;
                 }
-                (CmEvent::ConnectError, status)
+                event.becomes(CmEvent::ConnectError, status);
             }
         }
     }

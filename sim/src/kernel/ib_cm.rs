@@ -1,11 +1,11 @@
 //! Processing of messages and timeouts: protocol state × message (the handlers of `cm.c`), and the resulting events
 //! for the application (`cma_ib_handler`).
 
-use cmid_proto::{ConnParam, Errno, ReceivedParam};
+use cmid_proto::{CmEvent, ConnParam, Errno, ReceivedParam};
 
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo};
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::conn::{IbState, Listed};
 use crate::kernel::id::CmState;
 use crate::kernel::wire::{Body, Head, Message, REJ_DATA, Rep, padded, reason};
@@ -295,22 +295,22 @@ impl World {
             return;
         }
         let unread = match event {
-            IbEvent::Unreachable => Unread::new(no, Kind::Unreachable, TIMED_OUT),
+            IbEvent::Unreachable => Unread::new(no, CmEvent::Unreachable, TIMED_OUT),
             IbEvent::Answered(rep) => Unread {
                 param: ReceivedParam(ConnParam { retry_count: 0, ..*mirrored(&rep.param) }),
                 ece: rep.ece,
                 private_data: rep.private_data,
-                ..Unread::new(no, Kind::ConnectResponse, 0)
+                ..Unread::new(no, CmEvent::ConnectResponse, 0)
             },
-            IbEvent::Ready => Unread::new(no, Kind::Established, 0),
+            IbEvent::Ready => Unread::new(no, CmEvent::Established, 0),
             IbEvent::Disconnected(status) => {
                 id.state = CmState::Disconnect;
-                Unread::new(no, Kind::Disconnected, status)
+                Unread::new(no, CmEvent::Disconnected, status)
             }
             IbEvent::Rejected(reason, private_data) => {
-                Unread { private_data, ..Unread::new(no, Kind::Rejected, reason) }
+                Unread { private_data, ..Unread::new(no, CmEvent::Rejected, reason) }
             }
-            IbEvent::TimeWaitOver => Unread::new(no, Kind::TimewaitExit, 0),
+            IbEvent::TimeWaitOver => Unread::new(no, CmEvent::TimewaitExit, 0),
         };
         self.report(unread);
     }

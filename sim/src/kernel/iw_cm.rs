@@ -8,13 +8,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{ConnParam, Errno, ReceivedParam, Transport};
+use cmid_proto::{CmEvent, ConnParam, Errno, ReceivedParam, Transport};
 
 use crate::data::qp::PairState;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo, QpNo};
 use crate::kernel::address::{is_link_local, lacks_scope};
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::due::Due;
 use crate::kernel::ib_cm::{TIMED_OUT, mirrored};
 use crate::kernel::id::{CmState, Id};
@@ -260,7 +260,7 @@ impl World {
     pub(crate) fn iw_unanswered(&mut self, no: IdNo) {
         if self.iw_state(no) == Some(IwState::ConnSent) {
             self.iw_close(no);
-            self.iw_ended(no, Unread::new(no, Kind::Unreachable, TIMED_OUT));
+            self.iw_ended(no, Unread::new(no, CmEvent::Unreachable, TIMED_OUT));
         }
     }
 
@@ -281,7 +281,7 @@ impl World {
             IwMessage::Reply { private_data } => self.iw_replied(from, to, private_data),
             IwMessage::Reject { private_data } => {
                 if self.iw_state(to) == Some(IwState::ConnSent) {
-                    self.iw_ended(to, Unread { private_data, ..Unread::new(to, Kind::Rejected, RESET) });
+                    self.iw_ended(to, Unread { private_data, ..Unread::new(to, CmEvent::Rejected, RESET) });
                 }
             }
             // TCP connects a socket to itself, and the request is no valid answer (`siw_proc_mpareply`).
@@ -290,7 +290,7 @@ impl World {
             IwMessage::Ready => self.iw_ready(to),
             IwMessage::Closed => {
                 if self.iw_state(to) == Some(IwState::Closing) {
-                    self.iw_ended(to, Unread::new(to, Kind::Disconnected, 0));
+                    self.iw_ended(to, Unread::new(to, CmEvent::Disconnected, 0));
                 }
             }
         }
@@ -333,7 +333,12 @@ impl World {
         if let Some(conn) = self.iw(from) {
             conn.peer = Some(child);
         }
-        self.report(Unread { param: received, private_data, ..Unread::new(listener, Kind::ConnectRequest(child), 0) });
+        self.report(Unread {
+            param: received,
+            private_data,
+            child: Some(child),
+            ..Unread::new(listener, CmEvent::ConnectRequest, 0)
+        });
     }
 
     /// `siw_proc_mpareply`, `cm_conn_rep_handler`. The depths become those of the answer, mirrored. A QP in the error state
@@ -356,14 +361,14 @@ impl World {
         if let Some(qp) = qp {
             self.iw_ready_qp(qp, from, answer.responder_resources);
         }
-        self.report(Unread { param, private_data, ..Unread::new(no, Kind::Established, 0) });
+        self.report(Unread { param, private_data, ..Unread::new(no, CmEvent::Established, 0) });
     }
 
     /// The active end cannot use the answer.
     fn iw_failed(&mut self, no: IdNo, private_data: Vec<u8>) {
         if self.iw_state(no) == Some(IwState::ConnSent) {
             self.iw_close(no);
-            self.iw_ended(no, Unread { private_data, ..Unread::new(no, Kind::ConnectError, INVALID) });
+            self.iw_ended(no, Unread { private_data, ..Unread::new(no, CmEvent::ConnectError, INVALID) });
         }
     }
 
@@ -372,7 +377,7 @@ impl World {
         let Some(conn) = self.iw(no).filter(|conn| conn.state == IwState::ConnRecv) else { return };
         conn.state = IwState::Established;
         let (param, gone) = (depths_of(&conn.param), conn.gone);
-        self.report(Unread { param, ..Unread::new(no, Kind::Established, 0) });
+        self.report(Unread { param, ..Unread::new(no, CmEvent::Established, 0) });
         if gone {
             self.iw_closed_by_peer(no);
         }
@@ -385,11 +390,11 @@ impl World {
             IwState::ConnRecv => conn.gone = true,
             IwState::ConnSent => {
                 self.iw_close(no);
-                self.iw_ended(no, Unread::new(no, Kind::Rejected, RESET));
+                self.iw_ended(no, Unread::new(no, CmEvent::Rejected, RESET));
             }
             IwState::Established | IwState::Closing => {
                 self.iw_close(no);
-                self.iw_ended(no, Unread::new(no, Kind::Disconnected, 0));
+                self.iw_ended(no, Unread::new(no, CmEvent::Disconnected, 0));
             }
             IwState::Idle => {}
         }

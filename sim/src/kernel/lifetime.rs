@@ -24,7 +24,7 @@ impl World {
         file.ids.remove(&id.turn);
         let unread = file.take_of(no);
         file.settle();
-        for child in unread.iter().filter_map(|event| event.kind.child()) {
+        for child in unread.iter().filter_map(|event| event.child) {
             self.destroy_id(child);
         }
     }
@@ -48,7 +48,7 @@ impl World {
         let moved = source.take_of(no);
         let mut moving = vec![no];
         if !self.config.listener_migrate_bug {
-            moving.extend(moved.iter().filter_map(|event| event.kind.child()));
+            moving.extend(moved.iter().filter_map(|event| event.child));
         }
         for id in &moving {
             let turn = self.next_turn();
@@ -110,7 +110,7 @@ mod tests {
             let param = |qp_num| ConnParam { qp_num, ..ConnParam::default() };
             let settle = |world: &mut World| {
                 world.advance_to(Time(world.now.0 + 1_000_000));
-                world.fetch(file, IdKey::from_parts(0, 0, 3).unwrap()).and_then(|event| event.child)
+                world.fetch(file, IdKey::from_parts(0, 0, 3).unwrap()).and_then(|event| event.child())
             };
             let mut child = None;
             for moment in 0..moments {

@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use cmid_proto::PortSpace;
+use cmid_proto::{CmEvent, PortSpace};
 
 use crate::fabric::config::PathTimeout;
 use crate::fabric::world::World;
 use crate::index::{FileNo, HostNo, IdNo};
 use crate::kernel::address::{is_any, without_scope};
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::conn::{Conn, IbState, Listed};
 use crate::kernel::ib_cm::mirrored;
 use crate::kernel::id::{CmState, Id};
@@ -58,7 +58,8 @@ impl World {
             param: mirrored(&req.param),
             ece: req.ece,
             private_data: req.private_data.clone(),
-            ..Unread::new(listener, Kind::ConnectRequest(child), 0)
+            child: Some(child),
+            ..Unread::new(listener, CmEvent::ConnectRequest, 0)
         });
     }
 

@@ -3,12 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use cmid_proto::{Datagram, Errno, GroupKey};
+use cmid_proto::{CmEvent, Datagram, Errno, GroupKey};
 
 use crate::fabric::timers::TimerKey;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo};
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::due::Due;
 use crate::kernel::gid::{gid_of, path};
 use crate::kernel::id::CmState;
@@ -75,13 +75,13 @@ impl World {
         let refused = self.hosts.get_mut(host.0).and_then(|host| host.refused_join.take());
         let named = |own: &IpAddr| self.hosts.get(host.0).is_some_and(|host| host.rdma.contains(&own.to_canonical()));
         let event = match (refused, src.map(|src| src.ip()).filter(named)) {
-            (Some(status), _) => Unread::new(no, Kind::MulticastError(key), status),
+            (Some(status), _) => Unread { group: Some(key), ..Unread::new(no, CmEvent::MulticastError, status) },
             // The source may be the loopback address, which is no GID of the device (`cma_make_mc_event`).
-            (None, None) => Unread::new(no, Kind::MulticastError(key), 0),
+            (None, None) => Unread { group: Some(key), ..Unread::new(no, CmEvent::MulticastError, 0) },
             (None, Some(own)) => {
                 let path = path(self.gid_index(host, own), group);
                 let datagram = Datagram { qp_num: MULTICAST_QP, qkey: UDP_QKEY, path };
-                Unread { datagram: Some(datagram), ..Unread::new(no, Kind::MulticastJoin(key), 0) }
+                Unread { datagram: Some(datagram), group: Some(key), ..Unread::new(no, CmEvent::MulticastJoin, 0) }
             }
         };
         self.report(event);
@@ -149,7 +149,7 @@ impl World {
             .map(|(no, membership)| (no, membership.key))
             .collect();
         for (no, key) in lost {
-            self.report(Unread::new(no, Kind::MulticastError(key), LOST));
+            self.report(Unread { group: Some(key), ..Unread::new(no, CmEvent::MulticastError, LOST) });
         }
     }
 }

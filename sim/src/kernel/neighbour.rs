@@ -1,8 +1,9 @@
 //! Changes of link addresses: of peers (`cma_netevent_callback`) and local ones (`cma_netdev_callback`).
 
+use cmid_proto::CmEvent;
+
 use crate::fabric::world::World;
 use crate::index::HostNo;
-use crate::kernel::channel::Kind;
 use crate::kernel::ib_cm::TIMED_OUT;
 use crate::kernel::id::Id;
 
@@ -26,7 +27,7 @@ impl World {
         let is_of = |id: &Id| id.dst.is_some_and(|dst| changed.rdma.contains(&dst.ip()));
         let watchers = self.in_turn(|id| id.watched.filter(|_| is_new(id) && is_of(id)));
         for no in watchers {
-            self.report_plain(no, Kind::Unreachable, TIMED_OUT);
+            self.report_plain(no, CmEvent::Unreachable, TIMED_OUT);
         }
     }
 
@@ -38,7 +39,7 @@ impl World {
         let knows_another = |id: &Id| id.own_link.is_some_and(|own| own != now);
         let own = self.in_turn(|id| id.device.filter(|_| id.host == host && knows_another(id) && !id.removed));
         for no in own {
-            self.report_plain(no, Kind::AddrChange, 0);
+            self.report_plain(no, CmEvent::AddrChange, 0);
         }
         self.neighbour_changed(host, |id| id.host != host);
     }

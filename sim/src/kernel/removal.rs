@@ -1,10 +1,10 @@
 //! Removal of the devices of a host (`cma_process_remove`).
 
+use cmid_proto::CmEvent;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo};
-use crate::kernel::channel::Kind;
 
 impl World {
     /// Closes every id with the device, as a destroy does towards the peer, and reports it if events are delivered for
@@ -44,6 +44,6 @@ impl World {
         if let Some(lookup) = id.lookup.take() {
             self.timers.cancel(lookup);
         }
-        self.report_plain(no, Kind::DeviceRemoval, 0);
+        self.report_plain(no, CmEvent::DeviceRemoval, 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{Errno, PortSpace};
+use cmid_proto::{CmEvent, Errno, PortSpace};
 
 use crate::fabric::config::LifeTime;
 use crate::fabric::world::{LOCAL_WORK, World};
@@ -11,7 +11,7 @@ use crate::index::IdNo;
 use crate::kernel::address::{
     Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, loopback_like, wildcard_like,
 };
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::due::{Due, Lookup};
 use crate::kernel::host::HostState;
 use crate::kernel::ib_cm::TIMED_OUT;
@@ -217,11 +217,11 @@ impl World {
                 let has_interface = id.interface.is_some_and(Interface::has_device);
                 id.own_link = host.filter(|_| has_interface).map(|host| host.link_addr);
                 id.src = id.src.map(|bound| moved_to(own, bound));
-                (Kind::AddrResolved, 0)
+                (CmEvent::AddrResolved, 0)
             }
             Err(status) => {
                 id.state = CmState::AddrBound;
-                (Kind::AddrError, status)
+                (CmEvent::AddrError, status)
             }
         };
         // An id that was bound to a wildcard now shares its port with this address (`cma_check_port`).
@@ -257,11 +257,11 @@ impl World {
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
         id.state = CmState::RouteResolved;
-        self.report_plain(no, Kind::RouteResolved, 0);
+        self.report_plain(no, CmEvent::RouteResolved, 0);
     }
 
     /// Queues an event without parameters.
-    pub(crate) fn report_plain(&mut self, owner: IdNo, kind: Kind, status: i32) {
+    pub(crate) fn report_plain(&mut self, owner: IdNo, kind: CmEvent, status: i32) {
         self.report(Unread::new(owner, kind, status));
     }
 }

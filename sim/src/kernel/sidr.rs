@@ -1,11 +1,11 @@
 //! Datagram ids: connect looks up the QP of a service, and accept answers with it (SIDR). There is no connection to
 //! confirm or to end.
 
-use cmid_proto::{ConnParam, Datagram, Errno};
+use cmid_proto::{CmEvent, ConnParam, Datagram, Errno};
 
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo};
-use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::channel::Unread;
 use crate::kernel::conn::{Conn, IbState};
 use crate::kernel::gid::path;
 use crate::kernel::ib_cm::TIMED_OUT;
@@ -57,8 +57,8 @@ impl World {
         let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, timeout };
         let child = self.child_of(at, head, IbState::SidrReqRcvd, newcomer);
         self.remember_lookup(child, at, head.from, head.from_comm);
-        let event = Unread::new(listener, Kind::ConnectRequest(child), 0);
-        self.report(Unread { private_data: req.private_data.clone(), ..event });
+        let event = Unread::new(listener, CmEvent::ConnectRequest, 0);
+        self.report(Unread { child: Some(child), private_data: req.private_data.clone(), ..event });
     }
 
     /// `rdma_accept` and `rdma_establish` (`cma_send_sidr_rep`): only accept passes a QP. An error rejects the
@@ -109,9 +109,9 @@ impl World {
                     route.traffic_class = id.traffic_class;
                 }
                 let datagram = Some(Datagram { qp_num, qkey, path });
-                Unread { datagram, private_data, ..Unread::new(no, Kind::Established, 0) }
+                Unread { datagram, private_data, ..Unread::new(no, CmEvent::Established, 0) }
             }
-            SidrAnswer::Refused(status) => Unread { private_data, ..Unread::new(no, Kind::Unreachable, status) },
+            SidrAnswer::Refused(status) => Unread { private_data, ..Unread::new(no, CmEvent::Unreachable, status) },
         };
         self.report(event);
     }
@@ -119,7 +119,7 @@ impl World {
     /// Handles a last retry without an answer.
     pub(crate) fn lookup_failed(&mut self, no: IdNo) {
         self.set_ib_state(no, IbState::Idle);
-        self.report(Unread::new(no, Kind::Unreachable, TIMED_OUT));
+        self.report(Unread::new(no, CmEvent::Unreachable, TIMED_OUT));
     }
 
     fn refuse_sidr(&mut self, at: HostNo, head: &Head, status: i32) {

@@ -102,8 +102,7 @@ fn a_provider_without_the_operation_is_a_failed_command() {
 #[test]
 fn of_a_device_that_is_gone_nothing_can_be_destroyed_unless_that_is_allowed() {
     for (destroy_after_removal, expected) in [(false, Err(IO)), (true, Ok(()))] {
-        let mut fixture =
-            MemoryFixture::new(Config { destroy_after_removal, rereg: Rereg::All, ..Config::default() });
+        let mut fixture = MemoryFixture::new(Config { destroy_after_removal, rereg: Rereg::All, ..Config::default() });
         fixture.world.remove_device(DEVICE.host);
         fixture.is(fixture.moved(), Code::Cmd, IO);
         assert_eq!(fixture.world.ibv_alloc_pd(DEVICE), Err(IO));

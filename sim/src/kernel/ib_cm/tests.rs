@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use IbState::*;
-use cmid_proto::{Ece, PortSpace};
+use cmid_proto::{CmEvent, Ece, PortSpace};
 
 use super::*;
 use crate::fabric::config::{Config, Flavour};
@@ -59,7 +59,7 @@ fn world(state: IbState) -> (World, FileNo, IdNo) {
 }
 
 /// The states before, the state after, and the reported event.
-type Row<'a> = (&'a [IbState], IbState, Option<(Kind, i32)>);
+type Row<'a> = (&'a [IbState], IbState, Option<(CmEvent, i32)>);
 
 /// Checks the effect of a message in each state: the new state and the event. In states without a row there is none.
 fn table(input: impl Fn(&mut World, IdNo), accepted: &[Row<'_>]) {
@@ -94,13 +94,13 @@ fn mra_counts_once() {
 fn rep_is_for_who_asked() {
     let param = ConnParam { qp_num: 9, ..ConnParam::default() };
     let rep = Rep { param, ece: Ece::default(), private_data: vec![0; 196] };
-    let answered = Some((Kind::ConnectResponse, 0));
+    let answered = Some((CmEvent::ConnectResponse, 0));
     table(arrives(Body::Rep(Box::new(rep))), &[(&[ReqSent, MraReqRcvd], MraRepSent, answered)]);
 }
 
 #[test]
 fn rtu_is_for_who_answered() {
-    table(arrives(Body::Rtu), &[(&[RepSent, MraRepRcvd], Established, Some((Kind::Established, 0)))]);
+    table(arrives(Body::Rtu), &[(&[RepSent, MraRepRcvd], Established, Some((CmEvent::Established, 0)))]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn rej_ends_what_is_not_ended() {
     let early = [RepSent, MraRepRcvd, MraReqSent];
     let late = [MraRepSent, DreqSent, Established];
     let asked = [ReqSent, MraReqRcvd];
-    let reported = |reason| Some((Kind::Rejected, reason));
+    let reported = |reason| Some((CmEvent::Rejected, reason));
     table(rej_of(false, 28), &[(&early, Idle, reported(28)), (&late, Timewait, reported(28))]);
     table(rej_of(false, 10), &[(&early, Timewait, reported(10)), (&late, Timewait, reported(10))]);
     // Who has seen no REP has no id for anything but its REQ, and only such an id has one for that.
@@ -119,7 +119,7 @@ fn rej_ends_what_is_not_ended() {
 
 #[test]
 fn dreq_and_drep() {
-    let reported = Some((Kind::Disconnected, 0));
+    let reported = Some((CmEvent::Disconnected, 0));
     let open = [RepSent, MraRepRcvd, Established, DreqSent];
     table(arrives(Body::Dreq { qp_num: 7 }), &[(&open, DreqRcvd, reported)]);
     table(arrives(Body::Dreq { qp_num: 8 }), &[]);
@@ -128,10 +128,10 @@ fn dreq_and_drep() {
 
 #[test]
 fn giving_up() {
-    let unreachable = Some((Kind::Unreachable, TIMED_OUT));
+    let unreachable = Some((CmEvent::Unreachable, TIMED_OUT));
     let waiting = [ReqSent, MraReqRcvd, RepSent, MraRepRcvd];
     let gave_up = |world: &mut World, no| world.gave_up(no);
-    let disconnected = Some((Kind::Disconnected, TIMED_OUT));
+    let disconnected = Some((CmEvent::Disconnected, TIMED_OUT));
     let rows: [Row<'_>; 3] =
         [(&waiting, Idle, unreachable), (&[SidrReqSent], Idle, unreachable), (&[DreqSent], Timewait, disconnected)];
     table(gave_up, &rows);
@@ -140,9 +140,9 @@ fn giving_up() {
 #[test]
 fn a_lookup_is_answered_once() {
     let found = Body::SidrRep { answer: SidrAnswer::Found { qp_num: 9, qkey: 1 }, private_data: Vec::new() };
-    table(arrives(found), &[(&[SidrReqSent], Idle, Some((Kind::Established, 0)))]);
+    table(arrives(found), &[(&[SidrReqSent], Idle, Some((CmEvent::Established, 0)))]);
     let refused = Body::SidrRep { answer: SidrAnswer::Refused(2), private_data: Vec::new() };
-    table(arrives(refused), &[(&[SidrReqSent], Idle, Some((Kind::Unreachable, 2)))]);
+    table(arrives(refused), &[(&[SidrReqSent], Idle, Some((CmEvent::Unreachable, 2)))]);
     let answers = |world: &mut World, no| {
         let _ = world.send_sidr_rep(no, SidrAnswer::Refused(2), &[]);
     };
@@ -154,7 +154,7 @@ fn data_stands_for_the_confirmation() {
     let notifies = |world: &mut World, no| {
         let _ = world.notify(no);
     };
-    table(notifies, &[(&[RepSent, MraRepRcvd], Established, Some((Kind::Established, 0)))]);
+    table(notifies, &[(&[RepSent, MraRepRcvd], Established, Some((CmEvent::Established, 0)))]);
     let (mut world, _, no) = world(Established);
     assert_eq!(world.notify(no), Err(Errno::EISCONN));
 }
@@ -162,7 +162,7 @@ fn data_stands_for_the_confirmation() {
 #[test]
 fn time_wait_ends() {
     let over = |world: &mut World, no| world.time_wait_over(no);
-    table(over, &[(&[Timewait], Idle, Some((Kind::TimewaitExit, 0)))]);
+    table(over, &[(&[Timewait], Idle, Some((CmEvent::TimewaitExit, 0)))]);
 }
 
 #[test]
