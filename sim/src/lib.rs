@@ -156,7 +156,7 @@
 //! # Configuration
 //!
 //! [`Fabric::rule`] loses, delays and doubles messages, cuts hosts off, and makes links narrow. [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
-//! hosts and devices, and two defects of all kernels that can be switched off. [`Host`] injects faults and changes:
+//! hosts and devices, and a defect of all kernels that can be switched off. [`Host`] injects faults and changes:
 //! its link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
 //! is added ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails

@@ -124,9 +124,6 @@ pub struct Config {
     /// Whether events that a migration moves wake a thread that waits for the target channel. No kernel does that
     /// (`ucma_migrate_id` of 6.1, 6.12 and the mainline of 2026).
     pub wake_on_migrate: bool,
-    /// Whether unread CONNECT_REQUESTs are lost when their listener migrates, as in every kernel. The event moves,
-    /// the new connection stays on the old channel, and librdmacm swallows the event (`ucma_migrate_id`).
-    pub listener_migrate_bug: bool,
     /// Maximum number of unread requests of a listener, and the replacement of an invalid backlog
     /// (`net.rdma_ucm.max_backlog`).
     pub max_backlog: u32,
@@ -189,7 +186,6 @@ impl Default for Config {
             clock: Clock::Virtual,
             flavour: Flavour::Linux6_12,
             wake_on_migrate: false,
-            listener_migrate_bug: true,
             max_backlog: 1024,
             max_responder_resources: 128,
             max_initiator_depth: 128,

@@ -1,6 +1,6 @@
 //! What has happened in a fabric, for reports.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use cmid_proto::Time;
 
@@ -54,7 +54,12 @@ impl Log {
     pub(crate) fn lines(&self, name: impl Fn(HostNo) -> String) -> String {
         let mut lines = String::new();
         for Entry { at, from, to, text, is_lost } in &self.entries {
-            let way = Way { from: name(*from), to: (from != to).then(|| name(*to)), is_lost: *is_lost };
+            let way = match (from == to, is_lost) {
+                (true, false) => name(*from),
+                (true, true) => name(*from) + " -x",
+                (false, false) => name(*from) + " -> " + &name(*to),
+                (false, true) => name(*from) + " -x " + &name(*to),
+            };
             let _ = writeln!(lines, "{at}  {way}: {text}");
         }
         if self.left_out > 0 {
@@ -79,21 +84,6 @@ fn without_cores(mut rest: &str) -> String {
         rest = tail;
     }
     text + rest
-}
-
-struct Way {
-    from: String,
-    to: Option<String>,
-    is_lost: bool,
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.to {
-            None => write!(f, "{}{}", self.from, if self.is_lost { " -x" } else { "" }),
-            Some(to) => write!(f, "{} -{} {to}", self.from, if self.is_lost { "x" } else { ">" }),
-        }
-    }
 }
 
 #[cfg(test)]

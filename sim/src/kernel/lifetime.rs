@@ -38,7 +38,7 @@ impl World {
     }
 
     /// `rdma_migrate_id`: moves the id's unread events to the end of the target's queue, in order
-    /// (`ucma_migrate_id`).
+    /// (`ucma_migrate_id`). Not those of unread CONNECT_REQUESTs: they are lost.
     pub(crate) fn migrate(&mut self, no: IdNo, from: FileNo, to: FileNo) -> Result<(), Errno> {
         if self.id(no)?.file != from {
             return Err(Errno::EINVAL);
@@ -46,26 +46,17 @@ impl World {
         let wake = self.config.wake_on_migrate;
         let source = self.files.get_mut(&from).ok_or(Errno::ENOENT)?;
         let moved = source.take_of(no);
-        let mut moving = vec![no];
-        if !self.config.listener_migrate_bug {
-            moving.extend(moved.iter().filter_map(|event| event.child));
-        }
-        for id in &moving {
-            let turn = self.next_turn();
-            let Some(moving) = self.ids.get_mut(id) else { continue };
-            if let Some(source) = self.files.get_mut(&from) {
-                source.ids.remove(&moving.turn);
-            }
-            (moving.file, moving.turn) = (to, turn);
-            if let Some(target) = self.files.get_mut(&to) {
-                target.ids.insert(turn, *id);
-            }
+        let turn = self.next_turn();
+        let id = self.id(no)?;
+        let before = std::mem::replace(&mut id.turn, turn);
+        id.file = to;
+        if let Some(source) = self.files.get_mut(&from) {
+            source.ids.remove(&before);
+            source.settle();
         }
         if let Some(target) = self.files.get_mut(&to) {
+            target.ids.insert(turn, no);
             target.push_moved(moved, wake);
-        }
-        if let Some(source) = self.files.get_mut(&from) {
-            source.settle();
         }
         Ok(())
     }

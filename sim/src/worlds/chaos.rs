@@ -123,33 +123,6 @@ impl Planned {
     fn loss_percent(&self) -> u64 {
         5 + self.number % 91
     }
-
-    /// The rule that it is, if it is one.
-    fn rule(&self, world: &World) -> Option<Rule> {
-        let at = world.seats.get(self.at)?.node.host();
-        let other = world.seats.get(self.other)?.node.host();
-        let short = |shift: u32| Duration::from_millis(1 + (self.number >> shift) % 50);
-        match self.fault {
-            Fault::LinkDown => Some(Rule::cut().from(at)),
-            Fault::Flap => Some(Rule::flap(short(0), short(16)).from(at)),
-            Fault::Partition => Some(Rule::cut().between(at, other)),
-            Fault::Loss => Some(Rule::drop().between(at, other).with_chance(self.loss_percent() as f64 / 100.0)),
-            Fault::Delay => {
-                let by = Latency::Tail(Duration::ZERO, Duration::from_millis(20));
-                Some(Rule::delay(by).between(at, other))
-            }
-            Fault::Duplicates => Some(Rule::duplicate().between(at, other).with_chance(0.5)),
-            Fault::Crash
-            | Fault::PowerLoss
-            | Fault::Pause
-            | Fault::DeviceRemoval
-            | Fault::OutOfMemory
-            | Fault::FailedCall
-            | Fault::LinkAddrChange
-            | Fault::FailOver
-            | Fault::ClockJump => None,
-        }
-    }
 }
 
 impl World {
@@ -199,17 +172,26 @@ impl World {
 
     pub(super) fn begin(&mut self, no: usize) {
         let Some(planned) = self.plan.get(no) else { return };
-        let (rule, resource, errno) = (planned.rule(self), planned.resource(), planned.errno());
+        let (resource, errno, loss) = (planned.resource(), planned.errno(), planned.loss_percent() as f64 / 100.0);
         let (fault, end, at, number) = (planned.fault, planned.end, planned.at, planned.number);
         let text = planned.to_string();
+        let Some(other) = self.seats.get(planned.other).map(|seat| seat.node.host().clone()) else { return };
         let Some(seat) = self.seats.get_mut(at) else { return };
         seat.node.note(&format!("fault: {text}"));
         coverage::lock(&self.covered).faults += 1;
-        let host = seat.node.host();
+        let (host, mut rule) = (seat.node.host(), None);
+        let short = |shift: u32| Duration::from_millis(1 + (number >> shift) % 50);
+        let late = Latency::Tail(Duration::ZERO, Duration::from_millis(20));
         match fault {
             Fault::Crash => seat.crash(),
             Fault::PowerLoss => seat.lose_power(),
             Fault::Pause => seat.pause(end),
+            Fault::LinkDown => rule = Some(Rule::cut().from(host)),
+            Fault::Flap => rule = Some(Rule::flap(short(0), short(16)).from(host)),
+            Fault::Partition => rule = Some(Rule::cut().between(host, &other)),
+            Fault::Loss => rule = Some(Rule::drop().between(host, &other).with_chance(loss)),
+            Fault::Delay => rule = Some(Rule::delay(late).between(host, &other)),
+            Fault::Duplicates => rule = Some(Rule::duplicate().between(host, &other).with_chance(0.5)),
             Fault::DeviceRemoval => host.remove_device(),
             Fault::OutOfMemory => host.fail_next_creation(resource, Errno::ENOMEM),
             Fault::FailedCall => host.fail_call((number % 16) as u32, errno),
@@ -221,7 +203,6 @@ impl World {
                 skew.drift_ppm = (number >> 40) as i32 % 401 - 200;
                 seat.node.skew.set(skew);
             }
-            Fault::LinkDown | Fault::Flap | Fault::Partition | Fault::Loss | Fault::Delay | Fault::Duplicates => {}
         }
         let guard = rule.map(|rule| self.rule(rule));
         if let Some(planned) = self.plan.get_mut(no) {
@@ -232,29 +213,15 @@ impl World {
     pub(super) fn end(&mut self, no: usize) {
         let Some(planned) = self.plan.get_mut(no) else { return };
         let (fault, at, guard) = (planned.fault, planned.at, planned.guard.take());
-        if let (Some(_ended), what, Some(seat)) = (guard, planned.what(), self.seats.get(at)) {
-            seat.node.note(&format!("over: {what}"));
+        let Some(seat) = self.seats.get(at) else { return };
+        if let Some(_ended) = guard {
+            seat.node.note(&format!("over: {}", planned.what()));
         }
-        match fault {
-            Fault::Crash | Fault::PowerLoss => self.start(at),
-            Fault::DeviceRemoval => {
-                if let Some(seat) = self.seats.get(at) {
-                    seat.node.note("has a device again");
-                    seat.node.host().add_device();
-                }
-            }
-            Fault::Pause
-            | Fault::LinkDown
-            | Fault::Flap
-            | Fault::Partition
-            | Fault::Loss
-            | Fault::Delay
-            | Fault::Duplicates
-            | Fault::OutOfMemory
-            | Fault::FailedCall
-            | Fault::LinkAddrChange
-            | Fault::FailOver
-            | Fault::ClockJump => {}
+        if fault == Fault::DeviceRemoval {
+            seat.node.note("has a device again");
+            seat.node.host().add_device();
+        } else if matches!(fault, Fault::Crash | Fault::PowerLoss) {
+            self.start(at);
         }
     }
 }

@@ -105,56 +105,36 @@ fn run_all(config: &Config, seeds: Range<u64>, test: impl Fn(&mut World)) -> Res
     let mut report = Report::default();
     for seed in seeds {
         let late = Config { reads_late: config.reads_late || seed % 2 == 1, ..config.clone() };
-        match quietly(|| run(&late, seed, &[], false, &test)) {
-            Ok(Ended { coverage, .. }) => report.coverage.add(&coverage),
-            Err((message, faults)) => {
-                let needs_late = !config.reads_late && quietly(|| run(config, seed, &[], false, &test)).is_ok();
-                let config = if needs_late { &late } else { config };
-                let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
-                let ended = quietly(|| run(config, seed, &left_out, true, &test));
-                let mut failure = explain(seed, message, ended);
-                failure.faults.extend(needs_late.then(|| READS_LATE.to_owned()));
-                return Err(failure);
-            }
-        }
-        report.worlds += 1;
+        let ended = quietly(|| run(&late, seed, &[], false, &test));
+        let Some((message, faults)) = ended.failed else {
+            report.coverage.add(&ended.coverage);
+            report.worlds += 1;
+            continue;
+        };
+        let needs_late = !config.reads_late && quietly(|| run(config, seed, &[], false, &test)).failed.is_none();
+        let config = if needs_late { &late } else { config };
+        let left_out = quietly(|| shrink(config, seed, faults.len(), &test));
+        let ended = quietly(|| run(config, seed, &left_out, true, &test));
+        let (trace, chart) = (ended.trace, ended.chart);
+        let again = format!("{message}\n  not again: the programs are not deterministic");
+        let (message, mut faults) = ended.failed.unwrap_or((again, Vec::new()));
+        faults.extend(needs_late.then(|| READS_LATE.to_owned()));
+        return Err(Failure { seed, message, faults, trace, chart });
     }
     Ok(report)
 }
 
-/// The text of a panic, and the world.
-type Failed = (String, Vec<String>);
-
-/// What a run has left, with a log or without.
-#[derive(Default)]
+/// What a run has left. Without a log there is nothing to trace or to draw.
 struct Ended {
-    failed: Option<Failed>,
+    /// The text of a panic, and the faults.
+    failed: Option<(String, Vec<String>)>,
     coverage: Coverage,
     trace: String,
     chart: String,
 }
 
-fn explain(seed: u64, message: String, ended: Result<Ended, Failed>) -> Failure {
-    match ended {
-        Ok(Ended { failed: Some((message, faults)), trace, chart, .. }) => {
-            Failure { seed, message, faults, trace, chart }
-        }
-        Ok(Ended { failed: None, trace, chart, .. }) => {
-            let message = format!("{message}\n  not again: the programs are not deterministic");
-            Failure { seed, message, faults: Vec::new(), trace, chart }
-        }
-        Err((message, faults)) => Failure { seed, message, faults, trace: String::new(), chart: String::new() },
-    }
-}
-
-/// Runs a test in one world. With a log a failure is a result.
-fn run(
-    config: &Config,
-    seed: u64,
-    left_out: &[usize],
-    with_log: bool,
-    test: &impl Fn(&mut World),
-) -> Result<Ended, Failed> {
+/// Runs a test in one world.
+fn run(config: &Config, seed: u64, left_out: &[usize], with_log: bool, test: &impl Fn(&mut World)) -> Ended {
     let mut world = World::with(&Config { seed, ..config.clone() }, left_out, with_log);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         test(&mut world);
@@ -171,12 +151,9 @@ fn run(
         let faults = world.planned().map(|(_, fault)| fault.to_string()).collect();
         (text.unwrap_or_else(|| "a panic without a text".into()), faults)
     });
-    if !with_log {
-        return failed.map_or_else(|| Ok(Ended { coverage: world.coverage(), ..Ended::default() }), Err);
-    }
     let message = failed.as_ref().map(|(message, _)| (world.now(), message.clone()));
     world.fabric.with(|it| it.log.iter_mut().for_each(|log| log.failed.clone_from(&message)));
-    Ok(Ended { failed, coverage: world.coverage(), trace: world.trace(), chart: world.chart() })
+    Ended { failed, coverage: world.coverage(), trace: world.trace(), chart: world.chart() }
 }
 
 /// Returns the faults that can be left out: without any other one the test does not fail.
@@ -189,7 +166,7 @@ fn shrink(config: &Config, seed: u64, faults: usize, test: &impl Fn(&mut World))
         for some in kept.chunks(size) {
             attempts += 1;
             let fewer = [&left_out[..], some].concat();
-            if attempts <= ATTEMPTS && run(config, seed, &fewer, false, test).is_err() {
+            if attempts <= ATTEMPTS && run(config, seed, &fewer, false, test).failed.is_some() {
                 (left_out, is_smaller) = (fewer, true);
             }
         }

@@ -93,21 +93,6 @@ fn every_event_is_an_edge_except_a_moved_one() {
 }
 
 #[test]
-fn a_listener_migrates_well_without_the_kernels_bug() {
-    let mut env = Env::with(Config { listener_migrate_bug: false, ..Config::default() });
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let to = env.server.channel();
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    env.connect(c, &[]);
-    env.fabric.advance_by(SECOND);
-    env.server.migrate(listener, env.cs, to).unwrap();
-    let s = env.server.requested(to, listener);
-    env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
-    env.accept(s, &[]);
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-}
-
-#[test]
 fn behaviour_57_migrate_errors() {
     let mut env = Env::new();
     let (a, b) = (env.client.channel(), env.client.channel());
