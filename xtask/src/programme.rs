@@ -144,7 +144,9 @@ const POSTS: &[&str] = &["@kernel-device classic 'refused posts' creations"];
 /// A peer's write is copied on one CPU while the other one deregisters; a read is sent while the other one disconnects.
 /// The last three checks are of soft-iWARP.
 const fn under_a_write(transport: Transport) -> Work {
-    let commands = &["@kernel-device classic 'a deregistration under' 'flushed reads' 'across pages' 'without the right' 'why a QP'"];
+    let commands = &[
+        "@kernel-device classic 'a deregistration under' 'flushed reads' 'across pages' 'without the right' 'why a QP'",
+    ];
     Work::Vm(Vm { transport, cpus: 2, ..Vm::new(V6_12, Own, 300, commands) })
 }
 /// `cmid-check`, with the name of its report: each behaviour has the recorded outcome.

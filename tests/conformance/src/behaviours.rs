@@ -31,10 +31,6 @@ impl Behaviour {
     }
 }
 
-/// Each outcome of a re-registration or deregistration, with each change.
-const OUTCOMES: &str =
-    "proto/tests/memory/reregistration.rs::every_change_with_every_outcome_leaves_what_the_rules_say";
-
 /// All behaviours.
 pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(1, "connect with QPs"),
@@ -179,11 +175,11 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(93, "rereg stage 4: rights without their flag")
         .also(&["proto/tests/memory/arguments.rs::the_flags_are_those_of_what_is_to_change"])
         .but("as behaviour 91"),
-    behaviour(94, "rereg stage 5: ERR_DONT_FORK_NEW, the old registration is valid").also(&[OUTCOMES]),
-    behaviour(95, "rereg stage 6: ERR_CMD, valid or not is up to errno and provider").also(&[OUTCOMES]),
-    behaviour(96, "rereg stage 6: ERR_CMD_AND_DO_FORK_NEW").also(&[OUTCOMES]),
+    behaviour(94, "rereg stage 5: ERR_DONT_FORK_NEW, the old registration is valid"),
+    behaviour(95, "rereg stage 6: ERR_CMD, valid or not is up to errno and provider"),
+    behaviour(96, "rereg stage 6: ERR_CMD_AND_DO_FORK_NEW"),
     behaviour(97, "rereg stages 7 and 9: success, the fields are the new ones"),
-    behaviour(98, "rereg stage 8: ERR_DO_FORK_OLD, the new registration is valid").also(&[OUTCOMES]),
+    behaviour(98, "rereg stage 8: ERR_DO_FORK_OLD, the new registration is valid"),
     behaviour(99, "rereg rule 1: no flags pass the library and fail as ERR_CMD").but("refused before"),
     behaviour(
         100,
@@ -201,7 +197,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     behaviour(106, "rereg rule 9: traffic by old keys, rights and PDs fails")
         .also(&["sim/tests/scenarios/memory/reach.rs::what_is_under_way_is_checked_when_it_arrives"])
         .but("posted work requests pin their memory, so that nothing of this happens to them"),
-    behaviour(107, "rereg rule 10: a failed MR must be deregistered, and can be, once").also(&[OUTCOMES]),
+    behaviour(107, "rereg rule 10: a failed MR must be deregistered, and can be, once"),
     behaviour(108, "kernel check 1: a driver without the method, EOPNOTSUPP before anything"),
     behaviour(109, "kernel check 2: no flags, EINVAL").but("refused before"),
     behaviour(110, "kernel check 3: unknown flags, EOPNOTSUPP").but("not applicable to a driver: as behaviour 91"),
@@ -225,9 +221,9 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("takes a raw buffer, and the kernel"),
     behaviour(121, "rxe: PD and rights; other memory EOPNOTSUPP; the old registration stays"),
     behaviour(122, "mlx5: everything, in place or by a new MR"),
-    behaviour(123, "mlx4 and hns: a failure after the hardware has let go leaves nothing").also(&[OUTCOMES]),
+    behaviour(123, "mlx4 and hns: a failure after the hardware has let go leaves nothing"),
     behaviour(124, "irdma: the same, and a deregistration then counts on the wrong PD")
-        .also(&[OUTCOMES, "sim/tests/scenarios/memory/outcomes.rs::a_driver_that_mixes_up_domains_leaves_one_busy"])
+        .also(&["sim/tests/scenarios/memory/outcomes.rs::a_driver_that_mixes_up_domains_leaves_one_busy"])
         .but("the PD cannot be deallocated then, and says so; no memory is freed too early"),
     behaviour(125, "others: no method"),
     behaviour(126, "ibv_dereg_mr: 0, or an errno and the MR stays"),

@@ -76,7 +76,8 @@ impl<S: Make<cmid_verbs::Verbs>> Env for LinkEnv<S> {
             Disturbance::SilentHost
             | Disturbance::NeighbourMoves
             | Disturbance::ProcessDies
-            | Disturbance::FailOver => Err(Failure(format!("this environment cannot do this: {what:?}"))),
+            | Disturbance::FailOver
+            | Disturbance::MemoryFails => Err(Failure(format!("this environment cannot do this: {what:?}"))),
         }
     }
 }

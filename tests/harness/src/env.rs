@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmid_proto::Transport;
 
-use crate::{Check, Driver, Failure, Rereg, TestDevice};
+use crate::{Check, Driver, Failure, MemoryFault, Rereg, TestDevice};
 
 /// An environment that scenarios run in.
 pub trait Env: Sync {
@@ -94,6 +94,15 @@ pub trait Env: Sync {
         let _ = rereg;
         None
     }
+
+    /// Makes the next memory call on [`Net::server`]'s device fail. Only in environments that support
+    /// [`Disturbance::MemoryFails`].
+    ///
+    /// # Errors
+    /// The environment does not support it.
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        Err(Failure(format!("this environment cannot do this: {fault:?}")))
+    }
 }
 
 /// A change of a host while drivers run on it.
@@ -111,6 +120,8 @@ pub enum Disturbance {
     ProcessDies,
     /// The bond of [`Net::bonded`] fails over to another link. The first failover may create the addresses.
     FailOver,
+    /// Memory calls fail, through [`Env::fail_next`].
+    MemoryFails,
 }
 
 /// The addresses of an environment's network.

@@ -34,7 +34,7 @@ pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
 pub use failure::{Check, Failure};
 pub use fixture::{Acked, End, Endpoint, Fixture, Side};
 pub use fragile::Fragile;
-pub use memory::Rereg;
+pub use memory::{MemoryFault, Rereg};
 pub use report::{Difference, Findings, Outcome, Report, Speed};
 
 /// The examples of the README of the workspace and of documents compile and run.

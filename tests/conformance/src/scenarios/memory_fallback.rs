@@ -2,13 +2,14 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Fixture, TestMr};
+use cmid_harness::{Check, Env, Fixture, MemoryFault, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, WcStatus};
 use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, MemoryStep, Policy, Valid, Way};
 
 use super::memory::{
-    LEN, READABLE, bytes, change, combinations, deregister, failed, fields, refused, register, unused, users_are,
+    LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
+    users_are,
 };
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_proto::memory::Provider::Unknown };
@@ -54,4 +55,27 @@ pub(super) fn behaviour_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: 
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     unused(&new)?;
     deregister(mr).map(drop)
+}
+
+/// Each step of the fallback fails in turn.
+pub(super) fn every_step_of_a_fallback_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    for (fault, step, errno) in [
+        (MemoryFault::Register(Errno::ENOMEM), MemoryStep::RegisterAnew, Errno::ENOMEM),
+        (MemoryFault::Deregister(Errno::EBUSY), MemoryStep::DeregisterOld, Errno::EBUSY),
+    ] {
+        let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+        let mut mr = register(&pd, bytes(1), READABLE)?;
+        let before = fields(&mr);
+        b.env.fail_next(fault)?;
+        let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), ANEW);
+        failed("the fallback", result, step, errno, Valid::Old)?;
+        same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
+        same("what it holds", contents(&mr)?, bytes(1))?;
+        users_are("users", (&pd, &new), (1, 0))?;
+        same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
+        unused(&new)?;
+        deregister(mr)?;
+        unused(&pd)?;
+    }
+    Ok(())
 }

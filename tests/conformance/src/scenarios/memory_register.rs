@@ -2,7 +2,7 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Failure, Fixture, TestPd, make_qp, test_caps};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd, make_qp, test_caps};
 use cmid_proto::datapath::{SendWr, WcStatus, prelude::*};
 use cmid_proto::memory::{Access, MemoryError, MemoryReason, MrState, PdState, Way};
 use cmid_proto::{Errno, ErrorWith};
@@ -42,6 +42,15 @@ pub(super) fn behaviour_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_,
     let error = not_registered(what, &pd, bytes(1), READABLE | Access::ON_DEMAND)?;
     let one_of_them = matches!(error, MemoryError::Register { errno, .. } if errnos.contains(&errno));
     ensure(one_of_them, || format!("{what}: {error:?}, expected one of {errnos:?}"))?;
+    let mr = register(&pd, bytes(1), READABLE)?;
+    deregister(mr).map(drop)
+}
+
+pub(super) fn behaviour_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
+    b.env.fail_next(MemoryFault::Register(Errno::ENOMEM))?;
+    let error = not_registered("the limit", &pd, bytes(1), READABLE)?;
+    ensure(matches!(error, MemoryError::Register { errno: Errno::ENOMEM, .. }), || format!("the limit: {error:?}"))?;
     let mr = register(&pd, bytes(1), READABLE)?;
     deregister(mr).map(drop)
 }

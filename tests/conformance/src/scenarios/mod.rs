@@ -19,6 +19,7 @@ mod life;
 mod listeners;
 mod memory;
 mod memory_fallback;
+mod memory_outcomes;
 mod memory_pins;
 mod memory_refusals;
 mod memory_register;
@@ -302,6 +303,16 @@ list! {
         timeouts::behaviour_29_nobody_there [29] needs SilentHost,
     }
     OnDelivery Fast {
+        memory_register::behaviour_80_no_memory_left_to_lock [80] needs MemoryFails,
+        memory_outcomes::behaviour_94_new_memory_that_cannot_be_kept_from_children [94] on All needs MemoryFails,
+        memory_outcomes::behaviour_98_old_memory_that_cannot_be_given_back_to_children [98] on All needs MemoryFails,
+        memory_outcomes::behaviour_95_refused_before_anything_was_touched [95, 116, 119, 122] on All needs MemoryFails,
+        memory_outcomes::behaviour_95_a_driver_that_has_lost_the_registration [95, 107, 123] on All needs MemoryFails,
+        memory_outcomes::behaviour_124_a_driver_that_has_switched_the_pd [124] on All needs MemoryFails,
+        memory_outcomes::behaviour_96_and_the_advice_cannot_be_undone [96] on All needs MemoryFails,
+        memory_outcomes::a_code_that_is_not_documented [] on All needs MemoryFails,
+        memory_outcomes::behaviour_126_a_deregistration_that_fails [107, 126] on All needs MemoryFails,
+        memory_fallback::every_step_of_a_fallback_fails [100] on No needs MemoryFails,
         memory_removal::the_device_goes_with_memory_registered [] needs DeviceGoes DeviceComes,
         disturbed::behaviour_10_a_client_process_is_killed [10] needs ProcessDies,
         disturbed::behaviour_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,

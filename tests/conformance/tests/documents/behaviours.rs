@@ -129,8 +129,8 @@ fn render() -> String {
          Rendered from `tests/conformance/results/` by `cargo xtask diagrams`; do not edit.\n\n\
          *Slow set*: time-outs that take up to 17 minutes, run by `cargo xtask test --slow`. *In part*: the rest needs minutes of \
          real time or a host that the environment has not; on the simulator virtual time shows it, see the last column. \
-         \"Past the core\" is a call on the bare device, which shows what the kernel does where the core refuses. Rows 97, 118 and \
-         122 are of devices that the simulator alone has.\n\n",
+         \"Past the core\" is a call on the bare device, which shows what the kernel does where the core refuses. Rows 94 to 98, 118 and \
+         122 to 124 are of devices that the simulator alone has, and of calls that fail.\n\n",
     );
     for (environment, title, report) in &reports {
         writeln!(text, "- **{title}** ({}): {}", report.environment, count(report, environment)).unwrap();

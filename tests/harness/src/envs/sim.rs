@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_proto::Transport;
-use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
+use cmid_proto::memory::Code;
+use cmid_proto::{Errno, Transport};
+use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, Resource, SimDevice};
 
 use super::Devices;
 use super::network::{fresh, net};
-use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
+use crate::{Check, Disturbance, Env, Failure, Make, MemoryFault, Net, Rereg};
 
 /// A simulated host in real time, because drivers wait for real descriptors, with the addresses 10.0.0.1 and 10.0.0.2.
 #[must_use]
@@ -127,7 +128,8 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             | Disturbance::NeighbourMoves
             | Disturbance::DeviceGoes
             | Disturbance::DeviceComes
-            | Disturbance::FailOver => true,
+            | Disturbance::FailOver
+            | Disturbance::MemoryFails => true,
             // Not supported, because there is only one process. Dropping a device has the same effect.
             Disturbance::ProcessDies => false,
         }
@@ -142,6 +144,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             Disturbance::DeviceComes => self.host.add_device(),
             Disturbance::FailOver => self.host.fail_over(),
             Disturbance::ProcessDies => return Err(Failure("the simulator has no process to kill".into())),
+            Disturbance::MemoryFails => return Err(Failure("use `fail_next` to select the call that fails".into())),
         }
         Ok(())
     }
@@ -164,5 +167,28 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
         } else {
             Err(Failure(format!("polls wrote to memory after its deregistration: {copied}")))
         }
+    }
+
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        let (code, errno, left) = match fault {
+            MemoryFault::Register(errno) => {
+                self.host.fail_next_creation(Resource::Mr, errno);
+                return Ok(());
+            }
+            MemoryFault::Deregister(errno) => {
+                self.host.fail_next_deregistration(errno);
+                return Ok(());
+            }
+            // The errno of madvise(2) for unmapped memory.
+            MemoryFault::DontForkNew => (Code::DontForkNew, Errno::ENOMEM, Left::Old),
+            MemoryFault::DoForkOld => (Code::DoForkOld, Errno::ENOMEM, Left::Old),
+            MemoryFault::Untouched(errno) => (Code::Cmd, errno, Left::Old),
+            MemoryFault::Lost(errno) => (Code::Cmd, errno, Left::Neither),
+            MemoryFault::LostAndPdSwitched(errno) => (Code::Cmd, errno, Left::NeitherAndPdSwitched),
+            MemoryFault::LostAndDoForkNew(errno) => (Code::CmdAndDoForkNew, errno, Left::Neither),
+            MemoryFault::Undocumented => (Code::Unknown(-6), Errno::EIO, Left::Neither),
+        };
+        self.host.fail_next_reregistration(ReregFault { code, errno, left });
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmid_proto::{Core, Errno, Limits, Pollable};
 use cmid_trace::{Trace, TraceSink};
 
-use crate::{Check, Disturbance, DriveOf, Driver, Env, Failure, Make, Net, Rereg, TestDevice};
+use crate::{Check, Disturbance, DriveOf, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
 
 /// An environment that provides its devices without drivers.
 pub trait Devices: Env {
@@ -147,5 +147,9 @@ impl<L: Devices, S: Make<L::Device, Trace>> Env for TracedEnv<L, S> {
         let env = self.env.with_rereg(rereg)?;
         let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));
         Some(TracedEnv { env, reel, ends, driver: PhantomData })
+    }
+
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        self.env.fail_next(fault)
     }
 }

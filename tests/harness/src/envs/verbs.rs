@@ -101,6 +101,8 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
             | Disturbance::DeviceComes
             | Disturbance::ProcessDies
             | Disturbance::FailOver => true,
+            // Debian's kernel is built without fault injection.
+            Disturbance::MemoryFails => false,
         }
     }
 
@@ -116,6 +118,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
             Disturbance::DeviceComes => guest::add_device(),
             Disturbance::FailOver => guest::fail_over(),
             Disturbance::ProcessDies => Err(Failure("kill the process of `client_process`".into())),
+            Disturbance::MemoryFails => Err(Failure("this environment cannot make calls fail".into())),
         }
     }
 
