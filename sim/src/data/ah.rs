@@ -13,7 +13,7 @@ use crate::kernel::gid::PORT;
 /// An address handle of a protection domain (ibv_create_ah(3)).
 #[derive(Debug)]
 pub struct Ah {
-    fabric: Fabric,
+    pub(crate) fabric: Fabric,
     pub(crate) pd: PdUse,
     pub(crate) route: GlobalRoute,
 }

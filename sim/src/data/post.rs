@@ -349,7 +349,7 @@ impl Qp {
             if pair.service == Service::Connected {
                 return Err(PostReason::IsConnected);
             }
-            if (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd) {
+            if !self.fabric.is(&to.ah.fabric) || to.ah.pd.no != pair.pd {
                 return Err(PostReason::OtherPd(OfPd::Ah));
             }
             let source = world.address_at(self.no.host, to.ah.route.sgid_index);

@@ -310,7 +310,7 @@ impl Device for SimDevice {
 
     /// An id cannot move to other hardware: a handle of another host is destroyed, and the result is `EINVAL`.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, mut handle: SimHandle) -> Result<(), Errno> {
-        if handle.host.no != self.host.no {
+        if !handle.host.fabric.is(self.fabric()) || handle.host.no != self.host.no {
             return Err(Errno::EINVAL);
         }
         self.admit_call()?;

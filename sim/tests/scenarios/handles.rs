@@ -85,3 +85,17 @@ fn devices_and_handles_are_send() {
     send::<(cmid_sim::Pd, cmid_sim::Mr, cmid_sim::Mw)>();
     sync::<(cmid_sim::Pd, cmid_sim::Mr, cmid_sim::Mw)>();
 }
+
+/// On another fabric everything has the same numbers.
+#[test]
+fn an_id_of_another_fabric_is_not_adopted() {
+    let (mut env, c, s) = requested();
+    let own = env.server.channel();
+    env.server.migrate(s, env.cs, own).unwrap();
+    let handle = env.server.device.release(s, own).unwrap();
+    let (mut far, ..) = requested();
+    let (id, channel) = (far.server.fresh_id(), far.server.fresh_channel());
+    assert_eq!(far.server.device.adopt(id, channel, handle), Err(Errno::EINVAL));
+    // It is destroyed.
+    env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
+}

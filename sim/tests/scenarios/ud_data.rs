@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::{AhAttr, GlobalRoute, PostReason, SendWr, prelude::*};
+use cmid_proto::datapath::{AhAttr, GlobalRoute, OfPd, PostReason, SendWr, prelude::*};
 use cmid_proto::{ConnParam, Datagram, Errno, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, Flavour, GRH_LEN, Latency, Mr, QpState, Rule, To, WcStatus};
 
@@ -180,4 +180,14 @@ fn a_larger_mtu_lets_larger_datagrams_through_also_over_ipv6() {
     let got = one(&mut s_qp.recv_cq).unwrap();
     assert_eq!(got.byte_len as usize, 4096 + GRH_LEN);
     assert!(s_qp.pd.create_ah_from(&got, &there, 0).is_ok());
+}
+
+/// On another fabric everything has the same numbers.
+#[test]
+fn an_address_handle_of_another_fabric_is_refused() {
+    let (mut talk, far) = (Talk::new(), Talk::new());
+    let Datagram { path, qp_num, qkey, .. } = talk.found;
+    let ah = far.client.pd.create_ah(&path).unwrap();
+    let posted = talk.client.qp.post_send(SendWr::send_to(1, talk.here.sge(0..1), To { ah: &ah, qp_num, qkey }));
+    assert_eq!(why(posted), Err(PostReason::OtherPd(OfPd::Ah)));
 }

@@ -41,3 +41,19 @@ fn a_pool_takes_no_memory_that_others_may_register() {
     refused(pd.pool(memory.clone(), 16, Access::empty()).unwrap_err().error, MemoryReason::SharedPool);
     assert_eq!(pd.pool(memory, 16, Access::empty()).unwrap().blocks(), 4, "the last handle");
 }
+
+/// On another fabric other memory has the address.
+#[test]
+fn memory_of_one_fabric_cannot_be_registered_on_another() {
+    let [(_one, here), (_other, there)] = [(); 2].map(|()| connected(Config::default()));
+    let (memory, pd) = (shared(64), &there.client_qp.pd);
+    let first = here.client_qp.pd.register(memory.clone(), RW).unwrap();
+    let own = pd.register(vec![5; 64], RW).unwrap();
+    assert_eq!(first.addr(), own.addr());
+    let ErrorWith { given, error } = pd.register(memory, RW).unwrap_err();
+    assert_eq!((error.errno(), given.len()), (Errno::EFAULT, 64));
+    drop(first);
+    assert_eq!(given.into_vec().unwrap(), [3; 64], "it comes back from its fabric");
+    let refused = here.client_qp.pd.pool_with(std::slice::from_ref(pd), vec![7; 64], 16, Access::empty()).unwrap_err();
+    assert_eq!((refused.error.errno(), refused.given.into_vec().unwrap()), (Errno::EFAULT, vec![7; 64]));
+}
