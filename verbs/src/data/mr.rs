@@ -399,10 +399,11 @@ impl MemoryRegion for Mr {
     }
 
     fn deregister(mut self) -> Result<Returned<Buffer>, ErrorWith<Mr, MemoryError>> {
+        // First, because the owner of a buffer may panic.
+        self.registration.iter().for_each(|registration| registration.owner().retry());
         let Some(mut registration) = self.registration.take() else {
             return Err(ErrorWith::new(self, gone(MemoryRequest::Deregister)));
         };
-        registration.owner().retry();
         registration.deregister().map_err(|error| {
             self.registration = Some(registration);
             self.refresh();

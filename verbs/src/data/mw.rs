@@ -219,6 +219,8 @@ impl LeftMw {
         let (qps, own) = (mem::take(&mut self.requests).0, settled(&mut self.parts, &self.pd));
         let left: Arc<[_]> = self.parts.drain(..).map(|lent| lent.part).collect();
         qps.iter().for_each(|(qp, _)| qp.keep_parts(&left));
+        // It may have blocked the deregistration of a dropped MR.
+        self.pd.inner().parked().released();
         // Last, because the owner of a buffer may panic.
         drop((own, left, qps));
     }
@@ -248,8 +250,6 @@ impl TryEnd for LeftMw {
             self.live = false;
         }
         self.return_parts();
-        // It may have blocked the deregistration of a dropped MR.
-        pd.parked().released();
         true
     }
 }

@@ -85,6 +85,7 @@ const CHECKS: &[(&str, fn())] = &[
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("a block that this side takes back from a window", windows::recalled),
     ("a window behind memory whose owner panics", windows::behind_a_panic),
+    ("memory behind a window whose block's owner panics", windows::before_a_panic),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),

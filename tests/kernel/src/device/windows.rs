@@ -9,7 +9,7 @@ use cmid_verbs::{Access, Buffer};
 
 use crate::data::{polled, register, success, why};
 use crate::env::Pair;
-use crate::memory::{PAGE, mapped};
+use crate::memory::{PAGE, kernel_mrs, mapped};
 
 /// An MR that is dropped before its window is deregistered when the window is destroyed, in either way.
 pub(crate) fn dropped() {
@@ -50,21 +50,25 @@ pub(crate) fn dropped() {
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 1, 1));
 }
 
-/// Memory that is dropped before a window, both in flight, and whose owner panics when it is freed.
-pub(crate) fn behind_a_panic() {
+/// A page whose owner panics when it is freed.
+fn panics() -> Buffer {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {
             panic!("as the owner of a buffer may");
         }
     }
+    let memory = NonNull::from(Box::leak(vec![0_u8; PAGE].into_boxed_slice())).cast();
+    // SAFETY: it is leaked, and nothing else refers to it.
+    unsafe { Buffer::from_raw(memory, PAGE, Box::new(Panics)) }
+}
+
+/// Memory that is dropped before a window, both in flight, and whose owner panics when it is freed.
+pub(crate) fn behind_a_panic() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let into = register(&c, 0, Access::LOCAL_WRITE);
     let pool = s.pd.pool(vec![0; PAGE], PAGE, Access::MW_BIND).expect("pool");
-    let memory = NonNull::from(Box::leak(vec![0_u8; PAGE].into_boxed_slice())).cast();
-    // SAFETY: it is leaked, and nothing else refers to it.
-    let memory = unsafe { Buffer::from_raw(memory, PAGE, Box::new(Panics)) };
-    let mr = s.pd.register(memory, Access::LOCAL_WRITE).expect("register");
+    let mr = s.pd.register(panics(), Access::LOCAL_WRITE).expect("register");
     let mut window = s.pd.alloc_mw().expect("alloc_mw");
     c.qp.post_recv(1, into.sge(0..PAGE)).expect("post_recv");
     // Not inline.
@@ -73,15 +77,35 @@ pub(crate) fn behind_a_panic() {
     s.qp.post_bind_block(3, &mut window, block, Access::REMOTE_WRITE).expect("post_bind_block");
     drop(mr);
     drop(window);
+    let other = register(&s, 0, Access::empty());
     for (wr_id, opcode) in [(2, WcOpcode::SEND), (3, WcOpcode::BIND_MW)] {
         success(polled(&mut s.cq), wr_id, opcode);
     }
-    let users = s.pd.users();
-    let retried = catch_unwind(AssertUnwindSafe(|| drop(s.pd.alloc_mw())));
-    assert!(retried.is_err() && s.pd.users() == users - 1, "the memory is freed");
+    let (users, mrs) = (s.pd.users(), kernel_mrs());
+    let retried = catch_unwind(AssertUnwindSafe(|| drop(other.deregister())));
+    assert!(retried.is_err());
+    assert_eq!((s.pd.users(), kernel_mrs()), (users - 2, mrs - 2), "both are deregistered");
     assert_eq!(pool.available(), 0, "the window is bound to its block");
     drop(s.pd.alloc_mw().expect("alloc_mw"));
-    assert_eq!((s.pd.users(), pool.available()), (users - 2, 1));
+    assert_eq!((s.pd.users(), pool.available()), (users - 3, 1));
+}
+
+/// The same of the block of a window, to which memory was bound that is dropped before.
+pub(crate) fn before_a_panic() {
+    let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+    let users = s.pd.users();
+    let mr = register(&s, 0, Access::LOCAL_WRITE | Access::MW_BIND);
+    let pool = s.pd.pool(panics(), PAGE, Access::MW_BIND).expect("a pool");
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
+    let block = pool.take().expect("a block");
+    s.qp.post_bind_block(2, &mut window, block, Access::REMOTE_READ).expect("post_bind_block");
+    assert!(!polled(&mut s.cq).is_success(), "it is bound");
+    drop((mr, pool));
+    assert_eq!(s.pd.users(), users + 3, "the window holds both");
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(window))).is_err());
+    assert_eq!(s.pd.users(), users);
 }
 
 /// The deregistration of the earlier key waits for the packet that soft-RoCE copies.
