@@ -42,10 +42,11 @@ pub enum Returns {
 }
 
 impl<P> Lent<P> {
-    /// Creates the record of a queue that holds `max` requests.
+    /// Creates the record of a queue that holds `max` requests. One that holds none has a place nevertheless, for the request
+    /// that it refuses.
     #[must_use]
     pub fn new(max: u32) -> Self {
-        Lent { ring: Box::default(), first: 0, next: 0, max }
+        Lent { ring: Box::default(), first: 0, next: 0, max: max.max(1) }
     }
 
     fn after(&self, place: usize) -> usize {

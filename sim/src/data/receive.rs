@@ -274,13 +274,11 @@ pub(super) fn post_blocks(
     mut requests: Batch<(u64, Parts<Piece>)>,
 ) -> Result<usize, UnpostedBatch<Piece>> {
     let is_over = |number| fabric.with(|world| world.queues.is_receive_over(of, number));
-    let checked = lent.check_room(requests.len(), is_over);
-    let checked = checked.and_then(|()| requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true)));
-    let queue = checked.and_then(|()| {
-        fabric.with(|world| {
-            requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world));
-            world.queues.receives_of(of, gone)
-        })
+    let queue = fabric.with(|world| world.queues.receives_of(of, gone)).and_then(|queue| {
+        lent.check_room(requests.len(), is_over)?;
+        requests.iter().try_for_each(|(_, parts)| blocks::check(parts, true))?;
+        fabric.with(|world| requests.iter().for_each(|(_, parts)| blocks::flush(parts, fabric, world)));
+        Ok(queue)
     });
     let posted = queue.map_err(Stopped::from).and_then(|queue| {
         let receive =

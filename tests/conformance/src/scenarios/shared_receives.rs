@@ -7,8 +7,8 @@ use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{DeviceOf, End, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncSource, Capacity, Caps, Completion, CreateError, CreateReason, Length, OfPd,
-    PostReason, QpState, SendWr, SrqCaps, WcOpcode, WcStatus, prelude::*,
+    AsyncEvent, AsyncEventKind, AsyncSource, Capacity, Caps, Completion, CreateError, CreateReason, Length, OfPd, Part,
+    Parts, PostReason, QpState, SendWr, SrqCaps, WcOpcode, WcStatus, prelude::*,
 };
 use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{CmEvent, Errno, ErrorWith, IdKey, Time};
@@ -259,6 +259,13 @@ pub(super) fn what_an_srq_refuses<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let qp = &mut hall.ends[0].1.qp;
     same("a receive of the QP", why(qp.post_recv(1, mr.sge(0..8))), Err(PostReason::HasSrq))?;
     same("receives of the QP", stopped(qp.post_recvs([(1, mr.sge(0..8))])), Err((0, PostReason::HasSrq)))?;
+    let pool = hall.pds.1.pool(vec![0; 16], 8, Access::empty())?;
+    let one = qp.post_recv_blocks(1, Parts::from_iter(pool.take().map(Part::from)));
+    let one = one.map_err(|refused| (refused.error.reason(), refused.given.map(|blocks| blocks.len())));
+    same("a receive of the QP, of a block", one, Err((PostReason::HasSrq, Some(1))))?;
+    let batch = qp.post_recvs_blocks((1..3).zip(std::iter::from_fn(|| pool.take())));
+    let batch = batch.map_err(|refused| (refused.error.error.reason(), refused.given.len()));
+    same("receives of the QP, of blocks", batch, Err((PostReason::HasSrq, 2)))?;
     // The QP itself is as any other.
     hall.receive(0)?;
     hall.send(0, 10)?;
