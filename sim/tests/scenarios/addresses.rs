@@ -21,18 +21,6 @@ fn a_wildcard_keeps_others_off_its_port_until_it_goes() {
 }
 
 #[test]
-fn behaviour_40_listen_without_bind() {
-    let mut env = Env::new();
-    let id = env.server.id(env.cs);
-    assert_eq!(env.server.listen(id, 1), Ok(()));
-    assert!(env.server.local(id).ip().is_unspecified());
-    assert!((32768..=60999).contains(&env.server.local(id).port()));
-    let made = [env.server.device.alloc_pd(id).map(drop), env.server.device.create_cq(id, 1).map(drop)];
-    assert_eq!(made.map(|made| made.map_err(Errno::from)), [Err(Errno::ENODEV); 2]);
-    assert_eq!(env.server.listen(id, 1), EINVAL);
-}
-
-#[test]
 fn an_id_that_is_bound_has_a_route_to_the_loopback_address() {
     let Env { client: mut side, cc: on, .. } = Env::new();
     let id = side.id(on);

@@ -5,8 +5,6 @@ use std::time::Duration;
 use cmid_proto::datapath::{Attaching, Length, OfPd, PostReason, SendWr, WcOpcode, prelude::*};
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Config, Cq, QpState, Rule, WcStatus};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
 
 use crate::common::{Env, Equipment, Pair, SECOND, bytes_at, completions, connected, why};
 
@@ -181,33 +179,6 @@ fn memory_of_another_fabric_is_refused() {
     let foreign = other.client_qp.pd.register([0; 8], BOTH).unwrap();
     assert_eq!(why(pair.client_qp.qp.post_recv(1, foreign.sge(0..8))), Err(PostReason::OtherPd(OfPd::Mr)));
     assert_eq!(pair.client_qp.qp.state(), Ok(QpState::RTS));
-}
-
-#[test]
-fn an_armed_queue_notifies_once() {
-    let (env, mut c, s) = ends();
-    let here = c.pd.register(vec![1; 8], BOTH).unwrap();
-    let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    let remote = there.remote(0);
-    let readable = |cq: &Cq| {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::from_borrowed_fd(cq.fd(), PollFlags::IN)], Some(&now)).unwrap() == 1
-    };
-    let mut write = |n| {
-        c.qp.post_send(SendWr::write(n, here.sge(0..8), remote)).unwrap();
-        env.fabric.advance_by(SECOND);
-    };
-    write(1);
-    assert!(!readable(&c.send_cq));
-    c.send_cq.arm().unwrap();
-    assert!(!readable(&c.send_cq));
-    write(2);
-    write(3);
-    assert!(readable(&c.send_cq));
-    assert_eq!(c.send_cq.take_notifications(), Ok(1));
-    assert_eq!(c.send_cq.take_notifications(), Ok(0));
-    assert!(!readable(&c.send_cq));
-    assert_eq!(completions(&mut c.send_cq).len(), 3);
 }
 
 /// `rxe_receiver` handles a message packet by packet.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{DataPath, QueuePair};
-use cmid_proto::{Call, CmEvent, CmOption, ConnParam, Errno, IdKey, PortSpace, ReceivedParam};
+use cmid_proto::{Call, CmEvent, CmOption, ConnParam, Errno, IdKey, PortSpace};
 use cmid_sim::{Config, QpState};
 
-use crate::common::{EINVAL, Env, SECOND, Seen};
+use crate::common::{EINVAL, Env, SECOND};
 
 const QKEY: u32 = 0x0123_4567;
 
@@ -34,15 +34,6 @@ pub(crate) fn udp() -> (Env, IdKey) {
     (env, listener)
 }
 
-impl Seen {
-    /// Asserts that a lookup ended without a result, with this status.
-    #[track_caller]
-    fn refused(self, id: IdKey, status: i32, begins: &[u8]) {
-        let seen = self.is(id, CmEvent::Unreachable, status).carries(136, begins);
-        assert_eq!((seen.datagram, seen.param), (None, ReceivedParam::default()));
-    }
-}
-
 #[test]
 fn the_type_of_service_that_a_route_was_found_with_is_the_class_of_the_way() {
     let mut env = Env::new();
@@ -59,25 +50,6 @@ fn the_type_of_service_that_a_route_was_found_with_is_the_class_of_the_way() {
     let datagram = env.client.next(env.cc).is(id, CmEvent::Established, 0).datagram;
     let class = datagram.and_then(|datagram| datagram.path.grh).map(|route| route.traffic_class);
     assert_eq!(class, Some(66));
-}
-
-#[test]
-fn a_listener_on_another_address_is_a_refusal() {
-    let mut env = Env::new();
-    env.server.listener_in(PortSpace::Udp, env.cs, "10.0.0.1:7");
-    let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
-    env.connect(c, &[]);
-    env.client.next(env.cc).refused(c, 2, &[]);
-}
-
-#[test]
-fn behaviour_73_a_lookup_that_was_read_outlives_its_listener() {
-    let mut env = Env::new();
-    let (listener, cp) = (env.udp_listener(), env.cp());
-    let (c, s) = env.looked_up(listener);
-    env.server.destroy(listener).unwrap();
-    env.server.accept(s, cp, &[]).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::Established, 0);
 }
 
 #[test]

@@ -3,32 +3,8 @@
 use cmid_proto::{CmEvent, Device, Errno, Pollable};
 use cmid_sim::Fabric;
 
-use crate::common::{Env, SECOND, Side, ip};
+use crate::common::{Env, Side, ip};
 use crate::refusals::requested;
-
-#[test]
-fn an_id_moves_to_another_device_with_its_events() {
-    let (mut env, c, s) = requested();
-    let own = env.server.channel();
-    env.server.migrate(s, env.cs, own).unwrap();
-    env.accept(s, &[]);
-    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    env.client.establish(c).unwrap();
-    env.fabric.advance_by(SECOND);
-    let handle = env.server.device.release(s, own).unwrap();
-    assert_eq!(env.server.destroy(s), Err(Errno::ENOENT));
-    assert!(env.server.device.fd(own).is_none());
-    let mut other = Side::new(&env.host);
-    let _ = other.fresh_id();
-    let (id, channel) = (other.fresh_id(), other.fresh_channel());
-    let handle = std::thread::spawn(move || handle).join().unwrap();
-    other.device.adopt(id, channel, handle).unwrap();
-    other.next(channel).is(id, CmEvent::Established, 0);
-    other.disconnect(id).unwrap();
-    env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
-    drop(env.server);
-    other.quiet(channel, SECOND);
-}
 
 #[test]
 fn a_dropped_handle_destroys_its_id() {
@@ -36,6 +12,8 @@ fn a_dropped_handle_destroys_its_id() {
     let own = env.server.channel();
     env.server.migrate(s, env.cs, own).unwrap();
     drop(env.server.device.release(s, own).unwrap());
+    assert_eq!(env.server.destroy(s), Err(Errno::ENOENT));
+    assert!(env.server.device.fd(own).is_none());
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
 }
 

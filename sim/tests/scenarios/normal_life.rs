@@ -52,40 +52,6 @@ fn crossing_disconnects_leave_nobody_in_time_wait() {
 }
 
 #[test]
-fn behaviour_07_parameters_are_mirrored_and_clamped() {
-    let mut env = Env::new();
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let c = env.client.resolved(env.cc, "10.0.0.2:7");
-    let asked = ConnParam {
-        responder_resources: 7,
-        initiator_depth: 3,
-        flow_control: true,
-        retry_count: 9,
-        rnr_retry_count: 9,
-        srq: true,
-        qp_num: 0x0100_0065,
-    };
-    env.client.connect(c, asked, b"hello").unwrap();
-    let request = env.server.next(env.cs).carries(56, b"hello");
-    assert_eq!(request.listener, Some(listener));
-    let expected = ConnParam {
-        responder_resources: 3,
-        initiator_depth: 7,
-        flow_control: true,
-        retry_count: 7,
-        rnr_retry_count: 7,
-        srq: true,
-        qp_num: 0x65,
-    };
-    assert_eq!(*request.param, expected);
-    let answer = ConnParam { rnr_retry_count: 2, qp_num: 0x66, ..ConnParam::default() };
-    env.server.accept(request.id, answer, &[]).unwrap();
-    let response = env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
-    assert_eq!((response.param.responder_resources, response.param.initiator_depth), (7, 3));
-    assert_eq!((response.param.retry_count, response.param.rnr_retry_count), (0, 2));
-}
-
-#[test]
 fn the_ib_port_space_behaves_alike_but_checks_no_depths() {
     let mut env = Env::new();
     let (l, c) = (env.server.fresh_id(), env.client.fresh_id());

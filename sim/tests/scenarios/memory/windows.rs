@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use cmid_proto::datapath::{OfPd, PostReason, SendWr, WcOpcode, prelude::*};
-use cmid_sim::{Change, Cq, Flavour, Mw, QpState, Remote, WcStatus};
+use cmid_sim::{Change, Cq, Flavour, Mw, QpState, WcStatus};
 
 use super::*;
 use crate::common::{Equipment, Pair, SECOND, completions, connected, only, why};
@@ -38,67 +38,6 @@ pub(crate) fn bound(env: &Env, s: &mut Equipment, mr: &Mr, range: Range<usize>, 
     s.qp.post_bind(1, &mut mw, mr, range, access).unwrap();
     assert_eq!(ended(env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     mw
-}
-
-#[test]
-fn a_peer_reaches_nothing_else() {
-    // Cases: beyond the window; with the key from before the bind; through an invalidated window; through a
-    // deallocated one.
-    for case in 0..4 {
-        let (env, mut pair, mr) = bindable(Rereg::None);
-        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-        let mut mw = s.pd.alloc_mw().unwrap();
-        let mut rkey = mw.rkey();
-        s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-        let mut addr = mr.addr() + 8;
-        match case {
-            0 => (rkey, addr) = (mw.rkey(), addr + 1),
-            1 => {}
-            2 => {
-                rkey = mw.rkey();
-                s.qp.post_invalidate(2, &mut mw).unwrap();
-                assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
-            }
-            _ => {
-                rkey = mw.rkey();
-                drop(mw);
-            }
-        }
-        let here = c.pd.register([0; 8], RW).unwrap();
-        c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr, rkey })).unwrap();
-        assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR, "case {case}");
-    }
-}
-
-/// Asserts that a bind fails and that its QP enters the error state.
-#[track_caller]
-fn objects(env: &Env, s: &mut Equipment) {
-    assert_eq!(ended(env, &mut s.send_cq), (WcStatus::WR_FLUSH_ERR, BIND));
-    assert_eq!(s.qp.state(), Ok(QpState::ERR));
-}
-
-#[test]
-fn the_device_checks_binds() {
-    // A bind of no bytes, and a bind of a window that is bound.
-    for bound in [false, true] {
-        let (env, mut pair, mr) = bindable(Rereg::None);
-        let s = &mut pair.server_qp;
-        let mut mw = s.pd.alloc_mw().unwrap();
-        if bound {
-            s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-        }
-        s.qp.post_bind(2, &mut mw, &mr, 0..if bound { 8 } else { 0 }, Access::REMOTE_READ).unwrap();
-        objects(&env, s);
-        // A bind that has failed counts as long as the window exists.
-        let ErrorWith { given: mr, error } = mr.deregister().unwrap_err();
-        refused(error, MemoryReason::WindowBound);
-        assert_eq!(s.qp.post_invalidate(3, &mut mw), Ok(()), "it is flushed");
-        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::WR_FLUSH_ERR, INVALIDATE));
-        drop(mw);
-        mr.deregister().unwrap();
-    }
 }
 
 /// On another fabric everything has the same numbers.
