@@ -383,8 +383,7 @@ impl MemoryRegion for Mr {
         self.borrow_bytes_mut()
     }
 
-    /// If [`memory::Provider::ChecksFirst`] is wrong for the provider, an MR that the device has lost may appear valid.
-    /// Memory that the device may still use is not returned even then.
+    /// With a wrong [`memory::Provider::ChecksFirst`] a lost MR may appear valid. Its memory is not returned even then.
     ///
     /// # Errors
     /// `ERR_INPUT` with `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
