@@ -185,11 +185,10 @@ impl World {
     /// Reports that a QP in its error state takes no more receives of its SRQ, which stay for other QPs: rxe of Linux 6.12 does
     /// so each time that its receiver runs, also for a packet and for a flushed send (`flush_recv_queue`).
     pub(super) fn last_wqe_reached(&mut self, qp: QpNo) {
-        let reports = self.config.flavour == Flavour::Linux6_12;
-        let on_srq =
-            |pair: &&Box<Pair>| pair.order == Order::OfPosts && pair.state == PairState::Err && pair.srq.is_some();
-        if let Some(pd) = self.queues.pairs.get(&qp).filter(on_srq).map(|pair| pair.pd).filter(|_| reports) {
-            self.raise(pd, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
+        let Some(pair) = self.queues.pairs.get(&qp) else { return };
+        let failed = pair.order == Order::OfPosts && pair.state == PairState::Err;
+        if failed && pair.srq.is_some() && self.config.flavour == Flavour::Linux6_12 {
+            self.raise(pair.pd, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
         }
     }
 
