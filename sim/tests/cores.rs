@@ -201,7 +201,7 @@ fn a_handshake_whose_attach_panics_is_over_and_its_peer_is_told() {
     let (_, event) = pair.next();
     let drive = &mut pair.sides[SERVER];
     let request = Incoming::new(drive, event).unwrap();
-    let accept = || request.accept(drive, ConnParam::default(), &[], Time::NEVER, attach);
+    let accept = || drop(request.accept(drive, ConnParam::default(), &[], Time::NEVER, attach));
     catch_unwind(AssertUnwindSafe(accept)).unwrap_err();
     assert_eq!(drive.core().ids().count(), 1, "only the listener is left");
     pair.expect(CLIENT, CmEvent::Rejected, 28);
@@ -212,7 +212,7 @@ fn a_handshake_whose_attach_panics_is_over_and_its_peer_is_told() {
     while !dial.is_over() {
         let (_, event) = pair.next();
         let drive = &mut pair.sides[CLIENT];
-        let handled = catch_unwind(AssertUnwindSafe(|| dial.handle(drive, event, attach)));
+        let handled = catch_unwind(AssertUnwindSafe(|| drop(dial.handle(drive, event, attach))));
         assert_eq!(handled.is_err(), dial.is_over());
     }
     assert_eq!(pair.sides[CLIENT].core().state(dial.id()), None);
