@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{Caps, DataPath, QueuePair};
-use cmid_proto::{CmEvent, ConnParam, Device, Errno, IdKey, PortSpace, Transport};
+use cmid_proto::{CmEvent, ConnParam, Device, Errno, IdKey, Transport};
 use cmid_sim::{Config, Fabric, QpState};
 
 use crate::common::{EINVAL, Env, Equipment, SECOND, Side, ip};
