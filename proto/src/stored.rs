@@ -126,35 +126,27 @@ impl Stored {
 }
 
 /// Takes the events of an id, `count` in number, from any positions in a queue, in order. The queue may be long: no event
-/// behind the last of them is looked at, and of the others only those before it move, or only those behind the first of them.
+/// behind the last of them is looked at.
 pub(crate) fn take_events(events: &mut VecDeque<Stored>, owner: IdKey, count: u32, mut take: impl FnMut(&Stored)) {
-    let is_its = |stored: &Stored| stored.of.owner() == owner;
-    let (mut first, mut end) = (0, 0);
-    for (at, stored) in events.iter().enumerate().filter(|(_, stored)| is_its(stored)).take(count as usize) {
-        take(stored);
-        first = if end == 0 { at } else { first };
-        end = at + 1;
-    }
-    let stays = |events: &VecDeque<Stored>, at| !events.get(at).is_some_and(is_its);
-    if end <= events.len() - first {
-        let mut kept = end;
-        for at in (0..end).rev() {
-            if stays(events, at) {
-                kept -= 1;
-                events.swap(at, kept);
+    let (mut left, mut kept, mut end) = (count, 0, 0);
+    while left > 0 {
+        match events.get(end) {
+            None => break,
+            Some(stored) if stored.of.owner() == owner => {
+                take(stored);
+                left -= 1;
             }
-        }
-        events.drain(..kept);
-    } else {
-        let mut kept = first;
-        for at in first..events.len() {
-            if stays(events, at) {
-                events.swap(at, kept);
+            Some(_) => {
+                if kept < end {
+                    events.swap(kept, end);
+                }
                 kept += 1;
             }
         }
-        events.truncate(kept);
+        end += 1;
     }
+    // The shorter side moves.
+    events.drain(kept..end);
 }
 
 impl DataSlab {

@@ -88,12 +88,15 @@ impl Core {
     pub(super) fn unmark(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.readable = false;
-        let (is_parked, is_private) = (core::mem::take(&mut channel.parked), channel.private);
-        if is_parked {
+        let queue = if channel.private { &mut self.private_readable } else { &mut self.readable };
+        if queue.front() == Some(&key) {
+            channel.queued = false;
+            queue.pop_front();
+        }
+        if core::mem::take(&mut channel.parked) {
             self.parked.retain(|&other| other != key);
         }
-        // A channel at the front is to be read. One behind it keeps its place, because a removal would look at all of them.
-        let queue = if is_private { &mut self.private_readable } else { &mut self.readable };
+        // A channel behind the first one keeps its place, because a removal would look at all of them.
         while let Some(channel) = queue.front().and_then(|&first| self.channels.get_mut(first)) {
             if channel.readable {
                 break;
