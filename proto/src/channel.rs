@@ -31,12 +31,19 @@ pub(crate) struct Channel {
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
     pub(crate) failures: u8,
-    /// Whether the channel is to be read.
-    pub(crate) readable: bool,
-    /// Whether the channel is in the queue of channels to read, where one that is not to be read is skipped.
-    pub(crate) queued: bool,
+    /// The place in the queue of channels to read.
+    pub(crate) place: Place,
     /// Whether the channel is on the list of channels to read once there is room.
     pub(crate) parked: bool,
+}
+
+/// The place of a channel in the queue of channels to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    None,
+    /// It is not to be read any more, and is skipped when it is the first one.
+    Skipped,
+    ToRead,
 }
 
 impl Channel {
@@ -52,8 +59,7 @@ impl Channel {
             ended: None,
             paused: false,
             failures: 0,
-            readable: false,
-            queued: false,
+            place: Place::None,
             parked: false,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::next::Due;
-use crate::channel::Channel;
+use crate::channel::{Channel, Place};
 use crate::group::{Group, GroupPhase};
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
@@ -116,15 +116,14 @@ impl Core {
         assert_eq!(channel.counted, counted, "{key}: its events that count against its limit");
         let marked = if channel.private { &self.private_readable } else { &self.readable };
         let queued = marked.iter().filter(|&&queued| queued == key).count();
-        assert_eq!(queued, usize::from(channel.queued), "{key}: its place among those to be read");
-        assert!(channel.queued || !channel.readable, "{key} is to be read and has no place");
+        assert_eq!(queued, usize::from(channel.place != Place::None), "{key}: its place among those to be read");
         let is_first = marked.front() == Some(&key);
-        assert!(channel.readable || !is_first, "{key} is the next one to be read and is not to be read");
+        assert!(!is_first || channel.place == Place::ToRead, "{key} is the first one and is not to be read");
         let parked = self.parked.iter().filter(|&&parked| parked == key).count();
         assert_eq!(parked, usize::from(channel.parked), "{key}: its place among those that wait for room");
         assert!(!channel.parked || self.wants_event(key).is_none(), "{key} waits for room and there is room");
         let waits_for_resume = channel.paused || channel.has_failed();
-        let waits_for_read = channel.readable || channel.parked;
+        let waits_for_read = channel.place == Place::ToRead || channel.parked;
         assert!(!waits_for_read || !waits_for_resume, "{key} waits to be read and for its resume");
     }
 

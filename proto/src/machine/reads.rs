@@ -1,7 +1,7 @@
 //! When channels are read: those that may have an event, those that wait for room, paused and failed ones.
 
 use super::Core;
-use crate::channel::Channel;
+use crate::channel::{Channel, Place};
 use crate::error::Refused;
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
@@ -25,8 +25,7 @@ impl Core {
     /// [`resume_channel`](Core::resume_channel) has the effect of a report.
     pub fn handle_readable(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.is_read()) else { return };
-        channel.readable = true;
-        if !core::mem::replace(&mut channel.queued, true) {
+        if core::mem::replace(&mut channel.place, Place::ToRead) == Place::None {
             if channel.private { &mut self.private_readable } else { &mut self.readable }.push_back(key);
         }
     }
@@ -87,29 +86,31 @@ impl Core {
 
     pub(super) fn unmark(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        channel.readable = false;
+        let is_parked = core::mem::take(&mut channel.parked);
         let queue = if channel.private { &mut self.private_readable } else { &mut self.readable };
         if queue.front() == Some(&key) {
-            channel.queued = false;
+            channel.place = Place::None;
             queue.pop_front();
-        }
-        if core::mem::take(&mut channel.parked) {
-            self.parked.retain(|&other| other != key);
-        }
-        // A channel behind the first one keeps its place, because a removal would look at all of them.
-        while let Some(channel) = queue.front().and_then(|&first| self.channels.get_mut(first)) {
-            if channel.readable {
-                break;
+            while let Some(channel) = queue.front().and_then(|&first| self.channels.get_mut(first)) {
+                if channel.place == Place::ToRead {
+                    break;
+                }
+                channel.place = Place::None;
+                queue.pop_front();
             }
-            channel.queued = false;
-            queue.pop_front();
+        } else if channel.place == Place::ToRead {
+            // It keeps its place, because a removal would look at all of them.
+            channel.place = Place::Skipped;
+        }
+        if is_parked {
+            self.parked.retain(|&other| other != key);
         }
     }
 
     /// Removes a channel that closes from the queue of channels to read.
     pub(super) fn unqueue(&mut self, key: ChannelKey) {
         self.unmark(key);
-        if self.channels.get(key).is_some_and(|channel| channel.queued) {
+        if self.channels.get(key).is_some_and(|channel| channel.place != Place::None) {
             self.readable.retain(|&other| other != key);
             self.private_readable.retain(|&other| other != key);
         }
@@ -137,7 +138,7 @@ impl Core {
     pub(crate) fn next_of(&self, key: ChannelKey) -> NextOf {
         match self.channels.get(key) {
             Some(channel) if !channel.events.is_empty() => NextOf::Event,
-            Some(channel) if channel.readable => NextOf::Read,
+            Some(channel) if channel.place == Place::ToRead => NextOf::Read,
             Some(_) | None => NextOf::Nothing,
         }
     }
