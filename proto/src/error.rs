@@ -59,8 +59,11 @@ pub enum Refused {
         channel: ChannelKey,
     },
     /// The ack token is of another core, or its id is gone.
-    #[error("the ack token is not valid here: its id is gone, or it is of another core")]
-    NothingOwed,
+    #[error("the ack token of {owner} is not valid here: the id is gone, or it is of another core")]
+    NothingOwed {
+        /// The [owner](AckToken::owner) of the ack token.
+        owner: IdKey,
+    },
     /// The number of objects is at its [`Limits`](crate::Limits).
     #[error("the limit on {} is reached{}", .0, more_of(.0))]
     Full(&'static str),
@@ -71,7 +74,7 @@ debug_in_words!(Refused, AckError, Failure, FailureCause, Fault, Error);
 /// An ack token that the core does not accept: it is of another core, or its id is destroyed. Pass the token of another
 /// core to that core.
 #[derive(PartialEq, Eq, Hash, thiserror::Error)]
-#[error("the ack token of {} is not valid here: the id is gone, or it is of another core", .ack_token.owner())]
+#[error("{}", Refused::from(self))]
 #[must_use = "the core of the ack token still waits for this ack"]
 pub struct AckError {
     /// The ack token.
@@ -79,8 +82,8 @@ pub struct AckError {
 }
 
 impl From<&AckError> for Refused {
-    fn from(_: &AckError) -> Self {
-        Refused::NothingOwed
+    fn from(refused: &AckError) -> Self {
+        Refused::NothingOwed { owner: refused.ack_token.owner() }
     }
 }
 
@@ -94,7 +97,7 @@ impl Refused {
             Refused::NoSuchChannel { .. } => Errno::EBADF,
             Refused::ChannelInUse { .. } => Errno::EBUSY,
             Refused::ChannelFailed { .. } => Errno::EIO,
-            Refused::NothingOwed => Errno::EINVAL,
+            Refused::NothingOwed { .. } => Errno::EINVAL,
             Refused::Full(_) => Errno::ENOMEM,
         }
     }

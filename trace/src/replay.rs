@@ -134,7 +134,7 @@ impl<'a> Replay<'a> {
                 let result = match self.ack_tokens.iter().position(is_it) {
                     Some(at) => core.ack(self.ack_tokens.swap_remove(at)).map_err(|refused| Refused::from(&refused)),
                     // The token belongs to another drive.
-                    None => Err(Refused::NothingOwed),
+                    None => Err(Refused::NothingOwed { owner }),
                 };
                 tape.pass(core, &Step::Ack { owner, group, result }, see)
             }

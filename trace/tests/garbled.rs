@@ -123,7 +123,7 @@ fn a_core_that_does_otherwise_is_reported_with_its_line() {
     }
     is(&[&outcome(String::new())], "line 2: there is no call under way");
     let ack = "{\"in\":{\"ack\":{\"owner\":\"id0\"}}}\n";
-    assert!(after_begin(ack).starts_with("line 2: the core answers: refused: the ack token is not valid here"));
+    assert!(after_begin(ack).starts_with("line 2: the core answers: refused: the ack token of id0 is not valid here"));
     let deliver = "{\"in\":{\"deliver\":\"ch0\"},\"out\":\"ESTABLISHED on id0\"}\n";
     is(&[open, call, &outcome(String::new()), deliver], "line 5: there is no event to take");
     let destroy = "{\"in\":{\"submit\":{\"id\":\"id7\",\"request\":\"destroy\"}}}\n";

@@ -107,7 +107,10 @@ fn of_request(error: &Error) -> Cause {
         Error::Refused(refused) => match refused {
             Refused::NoSuchChannel { .. } | Refused::ChannelFailed { .. } => true,
             Refused::Request { reason, .. } => is_of_arguments(*reason),
-            Refused::NoSuchId { .. } | Refused::ChannelInUse { .. } | Refused::NothingOwed | Refused::Full(_) => false,
+            Refused::NoSuchId { .. }
+            | Refused::ChannelInUse { .. }
+            | Refused::NothingOwed { .. }
+            | Refused::Full(_) => false,
         },
         Error::Fault(_) => false,
     };

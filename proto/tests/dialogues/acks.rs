@@ -123,7 +123,7 @@ fn a_receipt_of_what_owes_nothing_is_refused() {
         }
         let before = two.core.clone();
         let refused = two.core.ack(ack_token).unwrap_err();
-        assert_eq!((Refused::from(&refused), &two.core), (Refused::NothingOwed, &before));
+        assert_eq!((Refused::from(&refused), &two.core), (Refused::NothingOwed { owner: id }, &before));
         ack_token = refused.ack_token;
         assert_eq!(ack_token.owner(), id, "it is given back");
     }

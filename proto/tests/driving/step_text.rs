@@ -69,8 +69,8 @@ fn requests_and_their_refusals() {
         ),
         (Step::Ack { owner: id(1), group: None, result: Ok(()) }, "ack of id1"),
         (
-            Step::Ack { owner: id(1), group: Some(group()), result: Err(Refused::NothingOwed) },
-            "ack of id1, grp7: refused: the ack token is not valid here: its id is gone, or it is of another core",
+            Step::Ack { owner: id(1), group: Some(group()), result: Err(Refused::NothingOwed { owner: id(1) }) },
+            "ack of id1, grp7: refused: the ack token of id1 is not valid here: the id is gone, or it is of another core",
         ),
         (Step::Iwarp { id: id(1) }, "id1 is on an iWARP device"),
         (Step::PauseChannel { channel: channel(0), result: Ok(()) }, "pause ch0"),

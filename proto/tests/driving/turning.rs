@@ -188,7 +188,7 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     report(&mut other, id, CHANGE);
     let ack_token = other.next_event(channel).unwrap().ack_token.unwrap();
     let refused = drive.ack(ack_token).unwrap_err();
-    assert!(matches!(Error::from(refused), Error::Refused(Refused::NothingOwed)));
+    assert_eq!(Error::from(refused), Error::Refused(Refused::NothingOwed { owner: id }));
 }
 
 #[test]

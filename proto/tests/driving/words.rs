@@ -72,7 +72,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         (Refused::NoSuchId { id, request: RequestKind::Bind }, Errno::ENOENT),
         (Refused::NoSuchChannel { channel }, Errno::EBADF),
         (Refused::ChannelInUse { channel }, Errno::EBUSY),
-        (Refused::NothingOwed, Errno::EINVAL),
+        (Refused::NothingOwed { owner: id }, Errno::EINVAL),
         (Refused::Full("ids"), Errno::ENOMEM),
     ];
     for (refused, errno) in rest {
@@ -285,7 +285,7 @@ fn an_error_prints_itself_once_and_in_words() {
         Box::new(Error::from(failure)),
         Box::new(fault),
         Box::new(Error::from(fault)),
-        Box::new(Error::from(Refused::NothingOwed)),
+        Box::new(Error::from(Refused::NothingOwed { owner: id })),
         Box::new(HandshakeError::from(Error::from(refused(RefuseReason::WrongState)))),
         Box::new(HandshakeError::from(Error::from(failure))),
         Box::new(HandshakeError::from(Error::from(fault))),
