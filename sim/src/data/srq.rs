@@ -71,10 +71,14 @@ impl World {
         Ok(no)
     }
 
-    /// `ibv_modify_srq` with `IBV_SRQ_LIMIT` (`rxe_srq_chk_attr`).
+    /// `ibv_modify_srq` with `IBV_SRQ_LIMIT`: at most the length of the queue, which is a power of two, less one place in rxe
+    /// (`rxe_srq_chk_attr`, `siw_modify_srq`).
     pub(crate) fn arm_srq_limit(&mut self, no: SrqNo, limit: u32) -> Result<(), Errno> {
+        let SrqState { device, receives: RecvQueue { max, .. }, .. } = self.queues.srqs.get(no)?;
+        let longest =
+            if self.is_iwarp(device.host) { max.next_power_of_two() } else { (max + 1).next_power_of_two() - 1 };
         let srq = self.queues.srqs.get_mut(no)?;
-        if limit > srq.receives.max {
+        if limit > longest {
             return Err(Errno::EINVAL);
         }
         srq.limit = limit;

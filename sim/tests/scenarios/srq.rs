@@ -135,6 +135,15 @@ fn the_last_receive_is_reported_again_and_again_or_never() {
     }
 }
 
+/// The queue of four receives has seven places, or four on iWARP.
+#[test]
+fn the_limit_of_an_srq_may_be_as_high_as_its_queue_is_long() {
+    for (env, most) in [(Env::new(), 7), (iwarp::env(), 4)] {
+        let (_env, _c, _, _s, srq) = connected_in(env);
+        assert_eq!([most, most + 1].map(|limit| srq.arm_limit(limit)), [Ok(()), Err(Errno::EINVAL)]);
+    }
+}
+
 /// siw reports no last receive, and libsiw does not tell the limit.
 #[test]
 fn on_iwarp_an_srq_has_a_limit_that_cannot_be_read() {
