@@ -74,16 +74,16 @@ impl<D: DataPath> Data<D> {
     }
 
     fn register(&mut self, own: &Published) -> Result<(), Errno> {
-        let mr = self.pd.register(self.memory.clone(), access(true))?;
+        let mr = self.pd.register(self.memory.clone(), access(true, true))?;
         own.set(Targets { mr: Some(mr.remote(0)), ..own.get() });
         self.mr = Some(mr);
         Ok(())
     }
 
-    fn reregister(&mut self, write: bool, own: &Published) -> String {
+    fn reregister(&mut self, read: bool, write: bool, own: &Published) -> String {
         let Some(mr) = &mut self.mr else { return "no memory".to_owned() };
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-        let done = mr.reregister(Change::default().to_access(access(write)), policy);
+        let done = mr.reregister(Change::default().to_access(access(read, write)), policy);
         own.set(Targets { mr: Some(mr.remote(0)), ..own.get() });
         done.result.map_or_else(|error| error.to_string(), |way| format!("{way:?}"))
     }
@@ -125,7 +125,7 @@ impl<D: DataPath> Data<D> {
             DataStep::PostAll { request, count } => {
                 return vec![batch(self.post_all(wr_id, request, count, peer.get()))];
             }
-            DataStep::Reregister { write } => return vec![self.reregister(write, own)],
+            DataStep::Reregister { read, write } => return vec![self.reregister(read, write, own)],
             DataStep::AllocWindow => self.alloc_window(),
             DataStep::DeallocWindow => self.dealloc_window(),
             DataStep::Bind { at, len, write } => self.bind(wr_id, at, len, write, own),
@@ -139,11 +139,14 @@ impl<D: DataPath> Data<D> {
             DataStep::Share => return vec![self.share()],
             DataStep::BindBlock { write } => self.bind_block(wr_id, write, own),
             DataStep::TakeBlock => return vec![self.take_block()],
-            DataStep::Arm { solicited: false } => self.recv_cq.arm(),
-            DataStep::Arm { solicited: true } => self.recv_cq.arm_solicited(),
+            DataStep::Arm { solicited } => [&self.send_cq, &self.recv_cq]
+                .into_iter()
+                .try_for_each(|cq| if solicited { cq.arm_solicited() } else { cq.arm() }),
             DataStep::TakeNotifications => {
-                let taken = self.recv_cq.take_notifications();
-                return vec![taken.map_or_else(|errno| errno.to_string(), |taken| format!("{taken} notifications"))];
+                let taken = [&self.send_cq, &self.recv_cq].map(CompletionQueue::take_notifications);
+                let text =
+                    |taken: Result<u32, Errno>| taken.map_or_else(|errno| errno.to_string(), |taken| taken.to_string());
+                return vec![format!("{} and {} notifications", text(taken[0]), text(taken[1]))];
             }
             DataStep::Poll => return self.poll(),
             DataStep::Look => return vec![self.look()],
@@ -300,9 +303,10 @@ fn in_a_page(make: impl Fn() -> Vec<u8>) -> Vec<u8> {
 }
 
 /// The rights of the memory.
-fn access(write: bool) -> Access {
+fn access(read: bool, write: bool) -> Access {
+    let shown = if read { Access::REMOTE_READ } else { Access::empty() };
     let written = if write { Access::REMOTE_WRITE | Access::REMOTE_ATOMIC } else { Access::empty() };
-    Access::LOCAL_WRITE | Access::REMOTE_READ | Access::MW_BIND | written
+    Access::LOCAL_WRITE | Access::MW_BIND | shown | written
 }
 
 fn sges<M: MemoryRegion>(mr: Option<&M>, at: u8, len: u8, split: bool) -> Result<Vec<Sge<'_, M>>, Errno> {

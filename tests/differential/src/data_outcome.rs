@@ -31,10 +31,11 @@ impl From<BatchError> for Stopped {
 
 /// The fields that ibv_poll_cq(3) defines, and the opcode of a failed completion too.
 pub(crate) fn text(completion: &Completion) -> String {
-    let Completion { wr_id, status, opcode, byte_len, .. } = *completion;
+    let Completion { wr_id, status, opcode, byte_len, flags, .. } = *completion;
     if !completion.is_success() {
         return format!("{wr_id} {status} {opcode:?}");
     }
-    let received = if opcode.is_recv() { format!(" {byte_len} bytes, {:?}", completion.imm()) } else { String::new() };
+    let received =
+        if opcode.is_recv() { format!(" {byte_len} bytes, {:?}, {flags:?}", completion.imm()) } else { String::new() };
     format!("{wr_id} {status} {opcode:?}{received}")
 }

@@ -107,6 +107,8 @@ pub enum DataStep {
     },
     /// Re-registers the memory.
     Reregister {
+        /// Whether the peer may read it from then on.
+        read: bool,
         /// Whether the peer may write to it from then on.
         write: bool,
     },
@@ -134,12 +136,12 @@ pub enum DataStep {
     Invalidate,
     /// Takes the QP off its id. Its handle stays.
     Detach,
-    /// Arms the CQ of receives.
+    /// Arms both CQs.
     Arm {
         /// For solicited completions only.
         solicited: bool,
     },
-    /// Takes the notifications of the CQ of receives.
+    /// Takes the notifications of both CQs.
     TakeNotifications,
     /// Polls both CQs empty.
     Poll,

@@ -112,7 +112,7 @@ fn step(network: Network, input: &mut Input<'_>) -> DataStep {
         97..100 => DataStep::Register,
         100..104 => DataStep::ReceiveAll { at, len: 16, count: input.below(4) as u8 },
         104..109 => DataStep::PostAll { request: request(input, at, len, to), count: input.below(4) as u8 },
-        109..113 => DataStep::Reregister { write: input.below(3) > 0 },
+        109..113 => DataStep::Reregister { read: input.below(3) > 0, write: input.below(3) > 0 },
         113..119 => DataStep::AllocWindow,
         119..126 => DataStep::Bind { at, len, write: input.below(3) > 0 },
         126..129 => DataStep::Invalidate,
