@@ -195,7 +195,7 @@ fn on_iwarp_a_solicited_request_notifies_its_own_side() {
     }
 }
 
-/// Hazard P116: `siw_qp_sq_proc_tx` checks the key and the range of a read, and not the right.
+/// Hazard P107: `siw_qp_sq_proc_tx` checks the key and the range of a read, and not the right.
 #[test]
 fn on_iwarp_a_peer_reads_memory_without_the_right() {
     for (access, off, is_read) in [(Access::empty(), 0, true), (Access::LOCAL_WRITE, 0, true), (ALL, 1, false)] {

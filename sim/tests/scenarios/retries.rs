@@ -149,7 +149,7 @@ fn without_receives(flavour: Flavour, retry_count: u8, timeout: Option<AckTimeou
     (env, client, server)
 }
 
-/// Hazard P117: the ACK timeout passes while the sender waits to repeat a message, and counts as a retry.
+/// Hazard P108: the ACK timeout passes while the sender waits to repeat a message, and counts as a retry.
 #[test]
 fn a_wait_for_a_receive_uses_up_the_retries_of_a_packet() {
     use Flavour::{Linux6_1, Linux6_12};

@@ -91,7 +91,7 @@ fn what_nobody_wants_is_lost() {
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.wr_id), Some(1));
 }
 
-/// Hazard P118 (`send_data_in`).
+/// Hazard P109 (`send_data_in`).
 #[test]
 fn on_linux_6_1_a_datagram_that_is_too_long_ends_the_qp() {
     let mut talk = Talk::with(Config { flavour: Flavour::Linux6_1, ..Config::default() });

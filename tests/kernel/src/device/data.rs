@@ -69,7 +69,7 @@ pub(crate) fn short_read_across_pages() {
     assert_eq!(&answer[..], if is_iwarp(&mut server, &s) { &wrong } else { right });
 }
 
-/// Soft-iWARP checks no right of a peer that reads (hazard P116). If this fails there, the kernel is mended: change P116
+/// Soft-iWARP checks no right of a peer that reads (hazard P107). If this fails there, the kernel is mended: change P107
 /// and semantics 16.2, 31.
 pub(crate) fn reads_without_the_right() {
     let Pair { client: _client, mut server, mut c, s, .. } = Pair::connected();

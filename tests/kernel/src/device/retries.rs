@@ -42,7 +42,7 @@ pub(crate) fn without_limit() {
 }
 
 /// The ACK timeout passes while a sender waits to repeat a message that has found no receive, and counts as a retry (hazard
-/// P117). With a shorter wait than the timeout it does not pass on Linux 6.12.
+/// P108). With a shorter wait than the timeout it does not pass on Linux 6.12.
 pub(crate) fn for_a_receive() {
     let brief = RnrTimer::at_least(Duration::from_millis(30));
     let (mut client, mut server) = (Side::new(), Side::new());

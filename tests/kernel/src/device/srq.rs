@@ -152,7 +152,7 @@ pub(crate) fn errors() {
 }
 
 /// A datagram that does not fit is lost. On Linux 6.12 its receive stays, or ends if it is of an SRQ; on 6.1 the QP fails (hazard
-/// P118).
+/// P109).
 pub(crate) fn long_datagrams() {
     for is_shared in [false, true] {
         let (mut client, mut server) = (Side::new(), Side::new());
