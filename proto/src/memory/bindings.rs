@@ -22,8 +22,9 @@ pub struct Bindings {
     bindings: Vec<Binding>,
     /// The posted invalidations without a polled completion, in the order of their posts.
     invalidations: VecDeque<Invalidation>,
-    /// By the number of the QP, the keys that windows had which were deallocated while they counted as bound. A receive
-    /// that is polled later may report the peer's invalidation of such a window, when another one has its key.
+    /// By the number of the QP, the keys of bindings that have ended although no invalidation of them was polled: of
+    /// deallocated windows, and of those that were bound again before this side invalidated them. A receive that is
+    /// polled later may report the peer's invalidation of such a binding, when another one has its key.
     left: BTreeMap<u32, Vec<u32>>,
     last: u64,
 }
@@ -141,7 +142,10 @@ impl Bindings {
             // The requests of a send queue complete in order.
             let first = self.invalidations.iter().position(|posted| posted.qp_num == qp_num);
             if let Some(Invalidation { number, .. }) = first.and_then(|first| self.invalidations.remove(first)) {
-                self.bindings.retain(|binding| binding.end != End::Posted(number));
+                // The last bind of the window is what it has ended.
+                let last = self.bindings.iter().rposition(|binding| binding.end == End::Posted(number));
+                last.map(|last| self.bindings.remove(last));
+                self.leave(|binding| binding.end == End::Posted(number));
             }
         } else if Bindings::is_by_peer(completion) {
             // Only the first: a window has each key again after 256 binds, and a completion is of one of them. When a
@@ -184,17 +188,21 @@ impl Bindings {
     /// Ends the bindings of a window that is deallocated, or whose device is gone. If another window gets one of its
     /// keys, the peer's invalidation does not end the binding of that one.
     pub fn dealloc(&mut self, window: u64) {
-        for Binding { bind, .. } in self.bindings.iter().filter(|binding| binding.window == window) {
+        self.leave(|binding| binding.window == window);
+    }
+
+    fn leave(&mut self, is_over: impl Fn(&Binding) -> bool) {
+        for Binding { bind, .. } in self.bindings.iter().filter(|binding| is_over(binding)) {
             let keys = self.left.entry(bind.qp_num).or_default();
             if keys.len() < Bindings::LEFT_MAX && !keys.contains(&bind.rkey) {
                 keys.push(bind.rkey);
             }
         }
-        self.bindings.retain(|binding| binding.window != window);
+        self.bindings.retain(|binding| !is_over(binding));
     }
 
-    /// Forgets the invalidations of a QP of this number, and the keys of deallocated windows. Called before the first
-    /// bind through a QP, and before the destruction of a QP with windows.
+    /// Forgets the invalidations of a QP of this number, and the keys of ended bindings. Called before the first bind
+    /// through a QP, and before the destruction of a QP with windows.
     pub fn reuse(&mut self, qp_num: u32) {
         self.invalidations.retain(|posted| posted.qp_num != qp_num);
         self.left.remove(&qp_num);

@@ -173,6 +173,22 @@ fn the_invalidation_of_a_deallocated_window_ends_no_later_binding_with_its_key()
     assert_eq!(bindings.of(1), None);
 }
 
+/// The receive of the first binding is polled when the window has its key again.
+#[test]
+fn the_invalidation_of_a_window_that_was_bound_again_ends_no_later_binding_with_its_key() {
+    let mut bindings = bound();
+    bindings.bind(1, Bind { rkey: 0x103, ..BIND });
+    invalidate(&mut bindings, 1, 17);
+    bindings.handle_completion(&LOCAL);
+    assert_eq!(bindings.of(1), None);
+    bindings.bind(1, BIND);
+    bindings.handle_completion(&RECEIVED);
+    assert!(bindings.is_bound(1, BIND.rkey));
+    bindings.bind(2, Bind { rkey: 0x103, ..BIND });
+    bindings.handle_completion(&Completion { imm_data: 0x103, ..RECEIVED });
+    assert!(!bindings.is_bound(2, 0x103), "this side has invalidated the other one with its key");
+}
+
 #[test]
 fn a_qp_has_a_limited_number_of_keys_of_deallocated_windows() {
     let mut bindings = Bindings::new();

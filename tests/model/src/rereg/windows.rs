@@ -32,10 +32,10 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The bind of a window to a valid region. The device executes it now or later.
+    /// The bind of a window to a valid region. The device executes it now or later, after the earlier ones of the window.
     pub(super) fn bind(&mut self, device: &mut Device, flights: &mut InFlight, lkey: u32, input: &mut Input<'_>) {
         let (window, signaled) = (input.below(WINDOWS), !input.once_in(4));
-        let now = input.once_in(2);
+        let now = input.once_in(2) && !flights.iter().any(|flight| flight.names_window(window));
         say(|| format!("window {window} is bound to {lkey}, now: {now}, signaled: {signaled}"));
         self.second[window] ^= true;
         let rkey = self.key(window);
