@@ -211,6 +211,7 @@ const STEPS: &[Step] = &[
     step("a foreign data path", 20, vm(ANY, Own, 120, &["@foreign"])),
     step("nothing blocks in io-mio and io-epoll", 90, vm(ANY, Librdmacm, 600, BLOCKING)),
     step("a listener moves between threads", 30, vm(ANY, Librdmacm, 300, &["@soak listener --driver mio --device verbs"])),
+    step("more peers than the backlog", 30, vm(ANY, Librdmacm, 300, &["@soak flood --device verbs"])),
     step("the device goes and comes back", 30, vm(ANY, Librdmacm, 300, &["@soak removal --device verbs"])),
     // Beside the VMs, two at a time. Those that wait for the build of the tests are after others.
     step("documentation", 70, Cargo("RUSTDOCFLAGS=-Dwarnings doc --workspace --no-deps --all-features")),

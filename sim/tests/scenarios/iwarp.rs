@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{Caps, DataPath, QueuePair};
-use cmid_proto::{CmEvent, ConnParam, Device, Errno, IdKey, Transport};
+use cmid_proto::{CmEvent, ConnParam, Device, Errno, IdKey, PortSpace, Transport};
 use cmid_sim::{Config, Fabric, QpState};
 
 use crate::common::{EINVAL, Env, Equipment, SECOND, Side, ip};
@@ -234,6 +234,29 @@ fn a_full_backlog_rejects() {
     let request = env.server.next(env.cs);
     env.server.destroy(request.id).unwrap();
     env.client.next(env.cc).is(first.0, CmEvent::Rejected, RESET);
+}
+
+#[test]
+fn there_are_no_datagrams() {
+    let mut env = env();
+    let _service = env.server.listener_in(PortSpace::Udp, env.cs, "10.0.0.2:7");
+    let client = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
+    assert_eq!(env.client.connect(client, env.cp(), &[]), EINVAL);
+    let bound = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(bound, "10.0.0.1:0").unwrap();
+    for addr in ["239.1.1.1:0", "0.0.0.0:0"] {
+        assert_eq!(env.client.join(bound, addr, false), Err(Errno(38)));
+    }
+}
+
+#[test]
+fn the_loopback_address_cannot_be_resolved() {
+    let mut env = env();
+    for dst in ["127.0.0.1:7", "[::1]:7"] {
+        let id = env.client.id(env.cc);
+        assert_eq!(env.client.resolve_addr(id, None, dst, 100), EINVAL);
+        assert_eq!(env.client.bind(id, "10.0.0.1:0"), EINVAL, "the lookup has bound it");
+    }
 }
 
 /// `cma_acquire_dev_by_src_ip` compares the interface of the destination, and RoCE the source.

@@ -3,7 +3,8 @@
 //! [`BEHAVIOURS`] lists the observed behaviour of librdmacm and the kernel, one by one. A [`Scenario`] performs the
 //! steps of a behaviour, or of a part of one, with two drivers. It compares event types, statuses, private data
 //! lengths, parameters, return values of calls and the state of QPs. Drivers, devices and the network are those of
-//! [`cmid_harness`]: a [`Driver`] is a driver on a device, an [`Env`] makes drivers.
+//! [`cmid_harness`]: a [`Driver`] is a driver on a device, an [`Env`] makes drivers. [`FailingEnv`] is the
+//! environment of this suite alone: a device call fails in it.
 //!
 //! Some requests are refused by the core although the kernel accepts them, because they break the connection or block
 //! the thread for minutes. These are shown twice: that the core refuses them and the connection is unharmed, and,
@@ -126,12 +127,14 @@
 #![forbid(unsafe_code)]
 
 mod behaviours;
+mod failing;
 mod report;
 mod run;
 pub mod scenarios;
 
 pub use behaviours::{BEHAVIOURS, Behaviour};
 pub use cmid_harness::{DriverName, Speed};
+pub use failing::{Failing, FailingEnv, OnFailing, Run, errnos};
 pub use report::{Outcome, Report};
 pub use run::run;
 pub use scenarios::{Entry, Scenario, entries, entries_on, scenarios, scenarios_on};

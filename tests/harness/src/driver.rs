@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_blocking::{Blocking, Canceller};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
-use cmid_proto::{Drive, Errno, Limits, Observer, Pollable, Poller};
+use cmid_proto::{Drive, Errno, Fault, Limits, Observer, Pollable, Poller};
 use cmid_tokio::Tokio;
 use mio::{Events, Poll};
 use tokio::runtime::{Builder, Runtime};
@@ -29,6 +29,11 @@ pub trait Driver {
     /// # Errors
     /// The wait failed.
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno>;
+
+    /// Called with each fault that a step takes from [`Drive::next_fault`].
+    fn noticed(&mut self, fault: Fault) {
+        let _ = fault;
+    }
 }
 
 /// The name of a driver of the project.

@@ -6,6 +6,7 @@
 
 mod cycles;
 mod dial;
+mod flood;
 mod listener;
 mod on;
 #[cfg(feature = "verbs")]
@@ -48,6 +49,18 @@ enum Run {
         connections: u32,
         #[command(flatten)]
         on: On,
+    },
+    /// Connects more peers than the backlog allows to a listener that reads no requests.
+    Flood {
+        /// The number of peers.
+        #[arg(long, default_value_t = 500)]
+        peers: u32,
+        /// The backlog of the listener.
+        #[arg(long, default_value_t = 8)]
+        backlog: u16,
+        /// The device. The driver is io-epoll.
+        #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
+        device: DeviceName,
     },
     /// The peer of `listener`, in a process of its own.
     Dial {
@@ -105,6 +118,9 @@ fn run(run: Run) -> Result<()> {
                 DeviceName::Verbs => listener::Peer::Process(on),
             };
             on!(on, listener::run, moves, connections, peer)
+        }
+        Run::Flood { peers, backlog, device } => {
+            on!(On { driver: Driver::Epoll, device }, flood::run, peers, backlog)
         }
         Run::Dial { address, connections, on } => on!(on, dial::run, address, connections),
         #[cfg(feature = "verbs")]
