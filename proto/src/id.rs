@@ -216,11 +216,13 @@ impl Id {
     /// heap of deadlines may be stale; see [`Deadlines::arm`].
     pub(crate) fn enter(&mut self, cell: Cell, deadline: Time, key: IdKey, deadlines: &mut Deadlines) -> bool {
         self.state = cell.state;
-        let changes = cell.has(Effects::ENDS.union(Effects::WAITS));
-        if changes {
-            self.deadline = if cell.has(Effects::WAITS) { deadline } else { Time::NEVER };
+        let before = self.deadline;
+        if cell.has(Effects::WAITS) {
+            self.deadline = deadline;
+        } else if cell.has(Effects::ENDS) {
+            self.deadline = Time::NEVER;
         }
-        changes && self.arm(key, deadlines)
+        self.deadline != before && self.arm(key, deadlines)
     }
 
     /// Updates the heap of deadlines after a change of one of its own; see [`Deadlines::arm`].

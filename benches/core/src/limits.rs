@@ -55,8 +55,8 @@ pub const ROWS: &[Row] = &[
     row("nothing_to_do", "a poll for everything: there is nothing to do", [Some(30), None], [77, 111]),
     row("migrate_0", "a migration without events", [Some(300), None], [606, 672]),
     row("migrate_64", "a migration with 64 events among 192 (core), unread ones (drive)", [Some(2860), None], [9751, 672]),
-    heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), Some(404), [381, 372]),
-    heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), None, [502, 505]),
+    heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), Some(404), [410, 399]),
+    heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), None, [534, 551]),
     heap("fire", "a deadline expires and its event is stored", Case, None, [800, 856]),
 ];
 

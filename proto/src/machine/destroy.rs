@@ -111,8 +111,10 @@ impl Core {
     /// Removes an id that is destroyed, with its undelivered events and its memberships.
     pub(super) fn forget(&mut self, key: IdKey) {
         let Some(id) = self.ids.get_mut(key) else { return };
-        (id.deadline, id.move_deadline, id.join_deadline) = (Time::NEVER, Time::NEVER, Time::NEVER);
-        let is_stale = id.arm(key, &mut self.deadlines);
+        let is_stale = id.due() != Time::NEVER && {
+            (id.deadline, id.move_deadline, id.join_deadline) = (Time::NEVER, Time::NEVER, Time::NEVER);
+            id.arm(key, &mut self.deadlines)
+        };
         let (channel, device_channel) = (id.channel, id.device_channel);
         let (is_sync, has_events, has_groups) = (id.is_sync(), id.undelivered > 0, id.groups.is_some());
         if is_sync {
