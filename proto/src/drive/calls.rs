@@ -56,9 +56,9 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             }
         };
         outside.record(begun.core(), step(Ok(key)));
-        let made = outside.make_calls(begun);
+        let made = outside.make_calls(begun).map(|_| key);
         self.follow();
-        made.map(|_| key)
+        made
     }
 
     /// Makes the calls that follow from earlier steps. No request waits for them, so their faults are kept.

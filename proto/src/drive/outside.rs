@@ -51,11 +51,11 @@ impl<D: Device, P: Poller<D>, O: Observer> Outside<D, P, O> {
             };
             let made = begun.advance(outcome);
             if let Some(call) = &call {
-                let fault = made.and_then(|made| made.err()?.fault());
+                let fault = made.as_ref().err().and_then(Error::fault);
                 self.record(begun.core(), Step::Outcome { call, outcome, fault });
             }
-            if let Some(made) = made {
-                return made;
+            if let Some(progress) = made? {
+                return Ok(progress);
             }
         }
     }

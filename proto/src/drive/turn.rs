@@ -138,16 +138,19 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
             }
             let child = self.begin_read(on)?;
             self.outside.arm(on);
-            let raw = match self.outside.device.fetch(on, child) {
-                Ok(raw) => raw?,
+            // Used in place: an event is large.
+            let read = self.outside.device.fetch(on, child);
+            let raw = match &read {
+                Ok(raw) => raw.as_ref()?,
                 Err(errno) => {
+                    let errno = *errno;
                     self.read_failed(on, errno);
                     return None;
                 }
             };
-            let admitted = self.core.admit(on, &raw, Some(on));
-            let (result, reads_on) = (admitted.result(&raw), !self.outside.poller.is_level_triggered());
-            let step = Step::Event { channel: on, event: raw, to: Some(on), result, reads_on };
+            let admitted = self.core.admit(on, raw, Some(on));
+            let (result, reads_on) = (admitted.result(raw), !self.outside.poller.is_level_triggered());
+            let step = Step::Event { channel: on, event: *raw, to: Some(on), result, reads_on };
             self.outside.observer.step(&StepRecord { now: self.outside.now.get(), core: &self.core, step });
             match admitted {
                 Admitted::Next(of, ack_token) if raw.is_bare() => {

@@ -166,21 +166,21 @@ impl<'c, 'r> Begun<'c, 'r> {
     #[inline(always)]
     pub fn end(mut self, outcome: Outcome) -> Flow<'c, 'r> {
         match self.advance(outcome) {
-            None => Flow::Next(self),
-            Some(result) => Flow::Done(result),
+            Ok(None) => Flow::Next(self),
+            Ok(Some(progress)) => Flow::Done(Ok(progress)),
+            Err(error) => Flow::Done(Err(error)),
         }
     }
 
-    /// As [`end`](Begun::end). Returns the result; `None` if this is the next call now.
+    /// As [`end`](Begun::end). `None` if this is the next call now.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, outcome: Outcome) -> Option<Result<Progress, Error>> {
-        match self.core.end_of(&self.part, outcome) {
-            Ok(Follow::Next(part)) => {
+    pub(crate) fn advance(&mut self, outcome: Outcome) -> Result<Option<Progress>, Error> {
+        match self.core.end_of(&self.part, outcome)? {
+            Follow::Next(part) => {
                 self.part = part;
-                None
+                Ok(None)
             }
-            Ok(Follow::Done(progress)) => Some(Ok(progress)),
-            Err(error) => Some(Err(error)),
+            Follow::Done(progress) => Ok(Some(progress)),
         }
     }
 
