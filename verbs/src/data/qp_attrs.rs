@@ -4,10 +4,9 @@ use cmid_proto::datapath::{AckTimeout, ModifyReason, QpAttrs, QpState, RnrTimer}
 use cmid_proto::{Errno, Transport};
 use parking_lot::Mutex;
 
-use crate::data::QpInner;
-use crate::errno;
-use crate::ffi::{self, ibv_qp_attr, ibv_qp_attr_mask as Mask};
-use crate::sign::signed;
+use crate::data::{QpInner, ibv_qp_attr_of};
+use crate::ffi::{ibv_qp_attr, ibv_qp_attr_mask as Mask};
+use crate::kernel::QpAttr;
 
 /// What a program has chosen for RTR and RTS, until the connection manager of this crate moves the QP there.
 #[derive(Default)]
@@ -65,12 +64,8 @@ impl QpInner {
 
     /// Sets the only one of the attributes that the kernel permits in RTS (`qp_state_table`).
     fn set_rnr_timer(&self, timer: RnrTimer) -> Result<(), Errno> {
-        // SAFETY: zeros are a value of it: integers, and a union of integers.
-        let mut attr: ibv_qp_attr = unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
-        attr.min_rnr_timer = timer.code();
-        let mask = signed(Mask::IBV_QP_MIN_RNR_TIMER.0);
-        // SAFETY: the QP is alive, and the attribute is read during the call.
-        errno::of_call(|| unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut attr, mask) })
+        let mut attr = ibv_qp_attr_of(&QpAttr { min_rnr_timer: timer.code(), ..QpAttr::default() });
+        self.modify_by(&mut attr, Mask::IBV_QP_MIN_RNR_TIMER.0)
     }
 
     /// See [`QueuePair::attrs`](cmid_proto::datapath::QueuePair::attrs).

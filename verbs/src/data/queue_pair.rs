@@ -25,8 +25,7 @@ impl QueuePair for QpInner {
     fn modify(&self, attr: &QpAttr) -> Outcome {
         let mut c = ibv_qp_attr_of(attr);
         self.chosen.put_into(&mut c, attr.qp_attr_mask);
-        // SAFETY: the QP is alive, and the attributes are read during the call.
-        errno::of_call(|| unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, signed(attr.qp_attr_mask)) })?;
+        self.modify_by(&mut c, attr.qp_attr_mask)?;
         // On iWARP the kernel moves the QP, and the mask is empty.
         if attr.qp_state == ibv_qp_state::IBV_QPS_RTS && !self.is_iwarp {
             self.note_sends(attr.max_rd_atomic);
@@ -102,8 +101,15 @@ impl QpInner {
         !self.is_inherited() && (self.set_state(ibv_qp_state::IBV_QPS_ERR).is_ok() || self.pd.inner().is_gone())
     }
 
-    pub(crate) fn set_state(&self, state: u32) -> Outcome {
-        self.modify(&QpAttr { qp_attr_mask: ibv_qp_attr_mask::IBV_QP_STATE.0, qp_state: state, ..QpAttr::default() })
+    fn set_state(&self, state: u32) -> Outcome {
+        let mut attr = ibv_qp_attr_of(&QpAttr { qp_state: state, ..QpAttr::default() });
+        self.modify_by(&mut attr, ibv_qp_attr_mask::IBV_QP_STATE.0)
+    }
+
+    /// Sets the attributes that `mask` names.
+    pub(super) fn modify_by(&self, attr: &mut ibv_qp_attr, mask: u32) -> Outcome {
+        // SAFETY: the QP is alive, and the attributes are read during the call.
+        errno::of_call(|| unsafe { ffi::ibv_modify_qp(self.as_ptr(), attr, signed(mask)) })
     }
 }
 

@@ -97,6 +97,14 @@ impl Id {
     }
 }
 
+/// Adds the destination and the private data of an event of a datagram id or a group.
+#[cold]
+fn add_datagram<'a>(raw: &mut RawEvent<&'a [u8]>, event: &Answer<'a>) {
+    raw.datagram = matches!(raw.kind, CmEvent::Established | CmEvent::MulticastJoin).then(|| event.datagram());
+    // A group's event has the context of the join in place of private data.
+    raw.private_data = if raw.kind.is_of_group() { &[] } else { event.ud_private() };
+}
+
 impl KernelCm {
     /// Stores the id of the request that was read last.
     fn requested(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
@@ -147,17 +155,17 @@ impl KernelCm {
     /// Returns the event that was read last.
     fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
         let (event, Reported { id, listener, kind, status, group }) = (Answer(&self.answer), reported);
-        let datagram_of = |carrier| (kind == carrier).then(|| event.datagram());
-        let (param, datagram, private_data) = match contents(kind) {
-            Contents::Nothing => (ReceivedParam::default(), None, &[][..]),
-            Contents::Argument => (ReceivedParam::default(), None, event.argument()),
-            Contents::Group => (ReceivedParam::default(), datagram_of(CmEvent::MulticastJoin), &[][..]),
-            Contents::Parameters if self.is_datagram(id) => {
-                (ReceivedParam::default(), datagram_of(CmEvent::Established), event.ud_private())
+        let mut raw = RawEvent { listener, status, group, ..RawEvent::new(id, kind) };
+        match contents(kind) {
+            Contents::Nothing => {}
+            Contents::Argument => raw.private_data = event.argument(),
+            Contents::Parameters if !self.is_datagram(id) => {
+                raw.param = ReceivedParam(event.conn());
+                raw.private_data = event.conn_private();
             }
-            Contents::Parameters => (ReceivedParam(event.conn()), None, event.conn_private()),
-        };
-        RawEvent { id, listener, kind, status, param, datagram, group, private_data }
+            Contents::Parameters | Contents::Group => add_datagram(&mut raw, &event),
+        }
+        raw
     }
 
     /// Reads one event and returns its type.

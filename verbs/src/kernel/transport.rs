@@ -56,14 +56,15 @@ impl Transports {
     }
 
     fn at_in(&mut self, location: &Location, class: &Path) -> Option<Seen> {
-        if self.is_stale || self.claim(location).is_none() {
+        let known = if self.is_stale { None } else { self.claim(location) };
+        known.or_else(|| {
             let mut read = Transports::default();
             // What is known is more than nothing, which the core takes for InfiniBand.
             if read.read_from(class).is_ok() {
                 *self = read;
             }
-        }
-        self.claim(location)
+            self.claim(location)
+        })
     }
 
     fn claim(&mut self, location: &Location) -> Option<Seen> {
