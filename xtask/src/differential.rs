@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Programs with steps of the data path
     #[arg(long)]
     data: bool,
-    /// Stop after this many disagreements
+    /// Stop after the batch with this many disagreements, and show no more
     #[arg(long, default_value_t = 3, value_name = "N")]
     failures: u64,
     /// The time limit in seconds

@@ -46,7 +46,7 @@ pub struct Plan {
     pub least: u64,
     /// Begin nothing after this, but finish what was begun. Programs that were too slow until then stay undecided.
     pub deadline: Option<Duration>,
-    /// Stop after this many disagreements.
+    /// Stop after the batch with this many disagreements, and show and shrink no more: they mostly have one cause.
     pub failures: usize,
     /// Shrink the programs that differ.
     pub shrink: bool,
@@ -131,11 +131,15 @@ pub fn run_made(
         }
         let (count, before, known) = (batch.len(), began.elapsed(), outcome.disagreements.len());
         let slow = decide(batch, reality, &mut outcome)?;
-        for found in outcome.disagreements.iter_mut().skip(known) {
+        for (number, found) in outcome.disagreements.iter_mut().enumerate().skip(known) {
             if plan.shrink && !late() {
                 found.repeated = Some(confirm(&found.program, reality)?);
             }
-            say(&found.to_string());
+            if number < plan.failures {
+                say(&found.to_string());
+            } else {
+                say(&format!("seed {} differs too", found.program.seed));
+            }
         }
         // What no repeat shows is due to the time that the others took: the kernel's timers ran meanwhile.
         for found in outcome.disagreements.split_off(known) {
@@ -160,7 +164,7 @@ pub fn run_made(
     outcome.undecided.extend(again.iter().map(|(program, _)| program.seed));
     outcome.not_run = plan.seeds.end.saturating_sub(next);
     if plan.shrink {
-        for found in &mut outcome.disagreements {
+        for found in outcome.disagreements.iter_mut().take(plan.failures) {
             say(&format!("making seed {} smaller", found.program.seed));
             make_small(found, plan.kind, reality, &late)?;
             say(&found.to_string());

@@ -40,7 +40,7 @@ struct Args {
     /// Repeat nothing after this many seconds: undecided programs stay undecided
     #[arg(long, value_name = "S")]
     deadline: Option<u64>,
-    /// Stop after this many disagreements
+    /// Stop after the batch with this many disagreements, and show no more
     #[arg(long, default_value_t = 3)]
     failures: usize,
     /// Do not shrink programs that differ

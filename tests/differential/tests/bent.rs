@@ -266,6 +266,17 @@ fn what_differs_is_made_small() {
     }
 }
 
+/// One rule that differs makes many programs of a batch differ.
+#[test]
+fn no_more_programs_are_shown_and_made_small_than_were_asked_for() {
+    let (plan, mut said) = (Plan { batch: 100, shrink: true, ..plan(0..100) }, Vec::new());
+    let outcome = run(&plan, &mut bent(Bend::PrivateData), |line| said.push(line.to_owned())).unwrap();
+    let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+    assert!(outcome.disagreements.len() > 2, "{said:#?}");
+    assert_eq!((count("making seed"), count("side a:")), (1, 2), "found, and made small");
+    assert_eq!(count("differs too"), outcome.disagreements.len() - 1);
+}
+
 #[test]
 fn a_seed_always_gives_the_same_program_and_its_text_gives_it_again() {
     for seed in 0..50 {
