@@ -266,7 +266,6 @@ fn what_differs_is_made_small() {
     }
 }
 
-/// One rule that differs makes many programs of a batch differ.
 #[test]
 fn no_more_programs_are_shown_and_made_small_than_were_asked_for() {
     let (plan, mut said) = (Plan { batch: 100, shrink: true, ..plan(0..100) }, Vec::new());
