@@ -16,14 +16,14 @@ const fn timer(min_rnr_timer: RnrTimer) -> QpAttrs {
     QpAttrs { min_rnr_timer: Some(min_rnr_timer), timeout: None, retry_count: None, rnr_retry: None }
 }
 
-/// A connection whose client has these attributes, with parameters that never give up.
-fn connected_with(attrs: QpAttrs) -> (Env, Equipment, Equipment) {
-    let mut env = Env::new();
+/// A connection whose client has these attributes, without a limit on repetitions for a receive.
+pub(crate) fn connected_with(config: Config, retry_count: u8, attrs: QpAttrs) -> (Env, Equipment, Equipment) {
+    let mut env = Env::with(config);
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let id = env.client.resolved(env.cc, "10.0.0.2:7");
     let mut client = env.client.qp(id);
     client.qp.modify(attrs).unwrap();
-    let param = ConnParam { rnr_retry_count: 7, retry_count: 7, ..env.cp() };
+    let param = ConnParam { rnr_retry_count: 7, retry_count, ..env.cp() };
     env.client.connect(id, param, &[]).unwrap();
     let new = env.server.requested(env.cs, listener);
     let server = env.server.qp(new);
@@ -35,7 +35,8 @@ fn connected_with(attrs: QpAttrs) -> (Env, Equipment, Equipment) {
 
 #[test]
 fn the_retries_of_the_sender_are_as_long_as_the_timer_of_the_receiver() {
-    let (env, mut c, mut s) = connected_with(QpAttrs { rnr_retry: Some(2), ..QpAttrs::default() });
+    let (env, mut c, mut s) =
+        connected_with(Config::default(), 7, QpAttrs { rnr_retry: Some(2), ..QpAttrs::default() });
     s.qp.modify(timer(RnrTimer::at_least(MILLISECOND * 10))).unwrap();
     let here = c.pd.register(vec![5; 8], Access::empty()).unwrap();
     c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
@@ -51,7 +52,7 @@ fn a_lost_packet_costs_the_time_out_and_the_retries_of_the_sender() {
     let attrs =
         QpAttrs { timeout: Some(AckTimeout::at_least(MILLISECOND * 60)), retry_count: Some(1), ..QpAttrs::default() };
     for (attrs, ends) in [(attrs, true), (QpAttrs { timeout: Some(AckTimeout::NEVER), ..attrs }, false)] {
-        let (env, mut c, _s) = connected_with(attrs);
+        let (env, mut c, _s) = connected_with(Config::default(), 7, attrs);
         let here = c.pd.register(vec![5; 8], Access::empty()).unwrap();
         env.host.set_link(false);
         c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
@@ -66,7 +67,7 @@ fn a_lost_packet_costs_the_time_out_and_the_retries_of_the_sender() {
 #[test]
 fn what_a_qp_has_is_what_was_chosen_and_what_the_parameters_say() {
     let chosen = QpAttrs { rnr_retry: Some(3), ..timer(RnrTimer::at_least(MILLISECOND)) };
-    let (_env, mut c, s) = connected_with(chosen);
+    let (_env, mut c, s) = connected_with(Config::default(), 7, chosen);
     let of_client = c.qp.attrs().unwrap();
     assert_eq!((of_client.min_rnr_timer, of_client.rnr_retry), (chosen.min_rnr_timer, Some(3)));
     assert_eq!(of_client.retry_count, Some(7));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{AckTimeout, QpAttrs, SendWr, WcOpcode, prelude::*};
-use cmid_proto::{CmEvent, ConnParam};
 use cmid_sim::{Access, Config, Flavour, Kind, Mr, QpState, Rule, WcStatus};
 
 use crate::common::{Env, Equipment, Pair, SECOND, bytes_at, connected};
 use crate::data_path::ended;
+use crate::qp_attrs::connected_with;
 
 const SENT: (WcStatus, WcOpcode, u32) = (WcStatus::SUCCESS, WcOpcode::SEND, 0);
 
@@ -134,19 +134,7 @@ fn a_qp_that_has_failed_repeats_nothing_for_a_later_receive() {
 
 /// A connection without a limit on repetitions for a receive, whose client has this ACK timeout, or the kernel's.
 fn without_receives(flavour: Flavour, retry_count: u8, timeout: Option<AckTimeout>) -> (Env, Equipment, Equipment) {
-    let mut env = Env::with(Config { flavour, ..Config::default() });
-    let listener = env.server.listener(env.cs, "10.0.0.2:7");
-    let id = env.client.resolved(env.cc, "10.0.0.2:7");
-    let mut client = env.client.qp(id);
-    client.qp.modify(QpAttrs { timeout, ..QpAttrs::default() }).unwrap();
-    let param = ConnParam { rnr_retry_count: 7, retry_count, ..env.cp() };
-    env.client.connect(id, param, &[]).unwrap();
-    let new = env.server.requested(env.cs, listener);
-    let server = env.server.qp(new);
-    env.server.accept(new, param, &[]).unwrap();
-    env.client.next(env.cc).is(id, CmEvent::Established, 0);
-    env.server.next(env.cs).is(new, CmEvent::Established, 0);
-    (env, client, server)
+    connected_with(Config { flavour, ..Config::default() }, retry_count, QpAttrs { timeout, ..QpAttrs::default() })
 }
 
 /// Hazard P108: the ACK timeout passes while the sender waits to repeat a message, and counts as a retry.
